@@ -1,0 +1,1 @@
+"""The methods: influence, selection, selective rollouts and GRPO. Knows neither Prefect nor DuckDB."""

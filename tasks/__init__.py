@@ -1,0 +1,1 @@
+"""One pipeline step per module: warehouse -> library -> warehouse."""
