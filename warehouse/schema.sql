@@ -1,0 +1,196 @@
+-- Tables of the warehouse. Append-only history: every write is INSERT OR REPLACE by primary key, so doing it
+-- again changes nothing. `fingerprint` is that of the step which wrote the row; run_steps says which runs use it.
+
+CREATE TABLE IF NOT EXISTS meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL);
+
+CREATE TABLE IF NOT EXISTS prompts (
+    prompt_id VARCHAR PRIMARY KEY,
+    data_source VARCHAR NOT NULL,
+    messages JSON NOT NULL,
+    gold VARCHAR NOT NULL,
+    verifier VARCHAR NOT NULL,
+    verifier_args JSON NOT NULL,
+    extra JSON NOT NULL
+);
+
+-- One row for each row of a data set that was read: duplicates point to the prompt they were merged into.
+CREATE TABLE IF NOT EXISTS prompt_sources (
+    fingerprint VARCHAR NOT NULL,
+    split VARCHAR NOT NULL,              -- train, validation, evaluation
+    set_name VARCHAR NOT NULL,
+    source VARCHAR NOT NULL,
+    row_index BIGINT NOT NULL,
+    prompt_id VARCHAR NOT NULL,
+    PRIMARY KEY (fingerprint, split, set_name, source, row_index)
+);
+
+-- Rows that were left out, with the reason.
+CREATE TABLE IF NOT EXISTS prompt_rejects (
+    fingerprint VARCHAR NOT NULL,
+    split VARCHAR NOT NULL,
+    set_name VARCHAR NOT NULL,
+    source VARCHAR NOT NULL,
+    row_index BIGINT NOT NULL,
+    reason VARCHAR NOT NULL,             -- no_prompt, no_gold, not_utf8, unparseable_gold, conflicting_gold, ...
+    detail VARCHAR NOT NULL,
+    PRIMARY KEY (fingerprint, split, set_name, source, row_index)
+);
+
+CREATE TABLE IF NOT EXISTS policies (
+    policy_id VARCHAR PRIMARY KEY,       -- of the weights' bytes
+    path VARCHAR NOT NULL,
+    parent_policy_id VARCHAR,
+    fingerprint VARCHAR NOT NULL,
+    n_parameters BIGINT NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS runs (
+    run_id VARCHAR PRIMARY KEY,
+    config JSON NOT NULL,
+    config_hash VARCHAR NOT NULL,
+    stages INTEGER NOT NULL,
+    status VARCHAR NOT NULL,             -- running, completed, failed
+    created_at TIMESTAMPTZ NOT NULL,
+    updated_at TIMESTAMPTZ NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS steps (
+    fingerprint VARCHAR PRIMARY KEY,
+    name VARCHAR NOT NULL,
+    status VARCHAR NOT NULL,             -- running, completed, failed
+    settings JSON NOT NULL,
+    inputs JSON NOT NULL,
+    outputs JSON,
+    error VARCHAR,
+    attempts INTEGER NOT NULL,
+    flow_run_id VARCHAR,
+    task_run_id VARCHAR,
+    started_at TIMESTAMPTZ NOT NULL,
+    finished_at TIMESTAMPTZ
+);
+
+-- Which step a run takes at each stage. Stage 0 is before any training.
+CREATE TABLE IF NOT EXISTS run_steps (
+    run_id VARCHAR NOT NULL,
+    stage INTEGER NOT NULL,
+    name VARCHAR NOT NULL,
+    fingerprint VARCHAR NOT NULL,
+    PRIMARY KEY (run_id, stage, name)
+);
+
+CREATE TABLE IF NOT EXISTS shards (
+    fingerprint VARCHAR NOT NULL,
+    shard_index INTEGER NOT NULL,
+    path VARCHAR NOT NULL,               -- relative to the root
+    n_rows BIGINT NOT NULL,
+    n_bytes BIGINT NOT NULL,
+    sha256 VARCHAR NOT NULL,
+    PRIMARY KEY (fingerprint, shard_index)
+);
+
+-- What one policy made of one prompt at one step: the difficulty history.
+CREATE TABLE IF NOT EXISTS rollout_stats (
+    fingerprint VARCHAR NOT NULL,
+    prompt_id VARCHAR NOT NULL,
+    step INTEGER NOT NULL,               -- training step; 0 offline and in evaluations
+    phase VARCHAR NOT NULL,              -- offline, train, evaluation
+    policy_id VARCHAR NOT NULL,          -- of the policy the stage started from
+    n INTEGER NOT NULL,                  -- graded completions
+    n_correct INTEGER NOT NULL,
+    n_ungraded INTEGER NOT NULL,         -- verifier timed out or failed
+    reward_mean DOUBLE,
+    reward_std DOUBLE,                   -- sample standard deviation (n - 1)
+    outcome VARCHAR NOT NULL,            -- all_right, all_wrong, mixed, ungraded
+    has_signal BOOLEAN NOT NULL,         -- rewards differ
+    n_truncated INTEGER NOT NULL,
+    mean_length DOUBLE NOT NULL,
+    max_length INTEGER NOT NULL,
+    PRIMARY KEY (fingerprint, prompt_id, step)
+);
+
+CREATE TABLE IF NOT EXISTS influence_scores (
+    fingerprint VARCHAR NOT NULL,
+    prompt_id VARCHAR NOT NULL,
+    validation_set VARCHAR NOT NULL,
+    dot DOUBLE NOT NULL,
+    cosine DOUBLE NOT NULL,
+    norm DOUBLE NOT NULL,
+    rank INTEGER NOT NULL,               -- 1 is the highest cosine; ties by prompt_id
+    PRIMARY KEY (fingerprint, prompt_id, validation_set)
+);
+
+-- The whole pool, selected or not, with the reason.
+CREATE TABLE IF NOT EXISTS selections (
+    fingerprint VARCHAR NOT NULL,
+    prompt_id VARCHAR NOT NULL,
+    strategy VARCHAR NOT NULL,
+    score DOUBLE NOT NULL,
+    rank INTEGER NOT NULL,
+    selected BOOLEAN NOT NULL,
+    reason VARCHAR NOT NULL,
+    PRIMARY KEY (fingerprint, prompt_id)
+);
+
+CREATE TABLE IF NOT EXISTS sampler_decisions (
+    fingerprint VARCHAR NOT NULL,
+    step INTEGER NOT NULL,
+    position INTEGER NOT NULL,           -- order of the decisions within the step
+    prompt_id VARCHAR NOT NULL,
+    epoch INTEGER NOT NULL,
+    keep BOOLEAN NOT NULL,
+    keep_probability DOUBLE NOT NULL,
+    reason VARCHAR NOT NULL,
+    PRIMARY KEY (fingerprint, step, position)
+);
+
+-- Named as TRL names its metrics, with _ for /.
+CREATE TABLE IF NOT EXISTS train_steps (
+    fingerprint VARCHAR NOT NULL,
+    step INTEGER NOT NULL,
+    loss DOUBLE NOT NULL,
+    reward DOUBLE,
+    reward_std DOUBLE,
+    frac_reward_zero_std DOUBLE,
+    solved_all INTEGER NOT NULL,
+    solved_some INTEGER NOT NULL,
+    solved_none INTEGER NOT NULL,
+    n_ungraded INTEGER NOT NULL,
+    grad_norm DOUBLE NOT NULL,
+    learning_rate DOUBLE NOT NULL,
+    kl DOUBLE,
+    entropy DOUBLE,
+    clip_ratio_low_mean DOUBLE,
+    clip_ratio_high_mean DOUBLE,
+    completions_mean_length DOUBLE,
+    completions_max_length DOUBLE,
+    completions_clipped_ratio DOUBLE,
+    sampling_logp_difference_mean DOUBLE,
+    sampling_logp_difference_max DOUBLE,
+    num_tokens BIGINT NOT NULL,          -- trained on so far in this stage
+    generated_tokens BIGINT NOT NULL,    -- in this step
+    generation_rounds INTEGER NOT NULL,
+    prompts_proposed INTEGER NOT NULL,
+    prompts_skipped INTEGER NOT NULL,
+    prompts_rolled_out INTEGER NOT NULL,
+    rollouts INTEGER NOT NULL,
+    groups_trained INTEGER NOT NULL,
+    groups_carried INTEGER NOT NULL,     -- accepted, kept for the next step
+    sampler_metrics JSON NOT NULL,
+    step_time DOUBLE NOT NULL,           -- seconds
+    rollout_time DOUBLE NOT NULL,
+    verify_time DOUBLE NOT NULL,
+    update_time DOUBLE NOT NULL,
+    PRIMARY KEY (fingerprint, step)
+);
+
+CREATE TABLE IF NOT EXISTS evaluations (
+    fingerprint VARCHAR NOT NULL,
+    evaluation_set VARCHAR NOT NULL,
+    metric VARCHAR NOT NULL,             -- avg, pass
+    k INTEGER NOT NULL,
+    policy_id VARCHAR NOT NULL,
+    value DOUBLE NOT NULL,
+    standard_error DOUBLE,
+    n_prompts INTEGER NOT NULL,
+    PRIMARY KEY (fingerprint, evaluation_set, metric, k)
+);
