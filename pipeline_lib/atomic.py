@@ -1,0 +1,53 @@
+"""Directories and files that are there whole or not at all: temporary name, fsync, rename."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def fsync_path(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace `path` by `text` (UTF-8); a reader sees the old content or the new."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    fsync_path(path.parent)
+
+
+@contextmanager
+def new_directory(path: Path) -> Iterator[Path]:
+    """A temporary directory that becomes `path` when the block ends well; an older `path` is replaced.
+
+    Every file in it is fsynced before the rename. On an exception nothing is left behind.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    try:
+        yield temporary
+        temporary.chmod(0o755)
+        for entry in temporary.rglob("*"):
+            fsync_path(entry)
+        fsync_path(temporary)
+        if path.exists():
+            shutil.rmtree(path)
+        temporary.rename(path)
+        fsync_path(path.parent)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise

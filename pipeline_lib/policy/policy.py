@@ -1,0 +1,105 @@
+"""A policy: a transformers causal language model with its tokenizer, chat template and stop tokens."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from pipeline_lib.atomic import new_directory
+from pipeline_lib.records import Message
+
+
+@dataclass(frozen=True)
+class Policy:
+    """`eos_token_ids` are all the ids that end a completion; `dtype` is that of the forward pass."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    eos_token_ids: tuple[int, ...]
+    pad_token_id: int
+    dtype: torch.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    @property
+    def suppressed_token_ids(self) -> tuple[int, ...]:
+        """Ids that are never sampled, hence have probability 0 in every log-prob: the pad token, if it is
+        not also a stop token."""
+        return () if self.pad_token_id in self.eos_token_ids else (self.pad_token_id,)
+
+    def autocast(self) -> AbstractContextManager[None]:
+        """Runs the forward pass in `dtype` where the parameters are kept in float32."""
+        mixed = self.model.dtype != self.dtype
+        return torch.autocast(self.device.type, dtype=self.dtype, enabled=mixed)
+
+    def encode(self, messages: Sequence[Message]) -> list[int]:
+        """Token ids of the messages through the chat template, ready to be answered."""
+        encoded = self.tokenizer.apply_chat_template(
+            [dict(m) for m in messages], add_generation_prompt=True, tokenize=True, return_dict=True
+        )
+        return list(encoded["input_ids"])
+
+
+def resolve_device(device: str) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device=cuda: torch sees no CUDA device; set device: cpu or auto")
+    return torch.device(device)
+
+
+def load_policy(
+    path: Path | str, *, device: torch.device, dtype: torch.dtype, trainable: bool = False
+) -> Policy:
+    """Load weights, tokenizer and stop tokens from a directory (or hub id).
+
+    Parameters of a trainable policy are float32 whatever `dtype` is. Raises ValueError when the tokenizer
+    has no chat template or no stop token can be found.
+    """
+    model = AutoModelForCausalLM.from_pretrained(
+        path, dtype=torch.float32 if trainable else dtype, attn_implementation="sdpa"
+    )
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    if tokenizer.chat_template is None:
+        raise ValueError(f"{path}: the tokenizer has no chat template; add chat_template.jinja to the directory")
+    configured = model.generation_config.eos_token_id
+    eos = [] if configured is None else configured if isinstance(configured, list) else [configured]
+    if tokenizer.eos_token_id is not None:
+        eos = [*eos, tokenizer.eos_token_id]
+    if not eos:
+        raise ValueError(f"{path}: no eos token in generation_config.json or the tokenizer; completions never end")
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else eos[0]
+    model.to(device)  # type: ignore[arg-type]
+    model.train(False)
+    model.requires_grad_(trainable)
+    return Policy(model, tokenizer, tuple(sorted(set(eos))), pad, dtype)
+
+
+def save_policy(policy: Policy, path: Path) -> None:
+    """Write safetensors, config, tokenizer and chat template; the directory appears whole or not at all."""
+    with new_directory(path) as directory:
+        policy.model.save_pretrained(directory)
+        policy.tokenizer.save_pretrained(directory)
+
+
+def policy_id_of(path: Path) -> str:
+    """16 hex digits of the sha256 over config and weight files: two policies are one when their bytes are.
+
+    Raises ValueError when the directory holds no safetensors.
+    """
+    weights = sorted(path.glob("*.safetensors"))
+    if not weights:
+        raise ValueError(f"{path}: holds no .safetensors file; save the policy with save_pretrained")
+    digest = hashlib.sha256((path / "config.json").read_bytes())
+    for file in weights:
+        with file.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()[:16]
