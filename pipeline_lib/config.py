@@ -346,7 +346,7 @@ def load_config(path: Path, overrides: list[str] | None = None, root: Path | Non
     try:
         config = RunConfig.model_validate(raw)
     except ValidationError as error:
-        raise ConfigError(_explain(path, error)) from None
+        raise ConfigError(_explain(path, raw, error)) from None
     return _with_absolute_paths(config, path.absolute().parent)
 
 
@@ -359,27 +359,55 @@ def _apply_override(raw: dict[str, Any], override: str) -> None:
     key, separator, value = override.partition("=")
     if not separator or not key:
         raise ConfigError(f"--set {override}: must have the form key.path=value")
+    try:
+        parsed = yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise ConfigError(f"--set {override}: `{value}` is not a YAML value") from None
     *parents, leaf = key.split(".")
     node: Any = raw
     for depth, name in enumerate(parents):
-        node = node.setdefault(name, {})
-        if not isinstance(node, dict):
+        node = node.setdefault(name, {}) if isinstance(node, dict) else _entry(node, name, override)
+        if not isinstance(node, dict | list):
             raise ConfigError(f"--set {override}: `{'.'.join(parents[: depth + 1])}` is a value, not a section")
-    try:
-        node[leaf] = yaml.safe_load(value)
-    except yaml.YAMLError:
-        raise ConfigError(f"--set {override}: `{value}` is not a YAML value") from None
+    if isinstance(node, list):
+        _entry(node, leaf, override)
+        node[int(leaf)] = parsed
+    else:
+        node[leaf] = parsed
 
 
-def _explain(path: Path, error: ValidationError) -> str:
+def _entry(node: list[Any], index: str, override: str) -> Any:
+    if not index.isdecimal() or int(index) >= len(node):
+        raise ConfigError(f"--set {override}: `{index}` must be an index below {len(node)}")
+    return node[int(index)]
+
+
+RULES = {"extra_forbidden": "no such key", "union_tag_not_found": "`type` is missing"}
+
+
+def _explain(path: Path, raw: dict[str, Any], error: ValidationError) -> str:
     lines = []
     for problem in error.errors():
-        key = ".".join(str(part) for part in problem["loc"]) or "(the whole file)"
-        rule = "no such key" if problem["type"] == "extra_forbidden" else problem["msg"]
+        key = _key(raw, problem["loc"]) or "(the whole file)"
+        rule = RULES.get(problem["type"], problem["msg"])
         shown = repr(problem["input"])
         value = "" if problem["type"] == "missing" else f" = {shown if len(shown) < 80 else shown[:77] + '...'}"
         lines.append(f"{path}: {key}{value}: {rule}")
     return "\n".join(lines)
+
+
+def _key(raw: Any, location: tuple[int | str, ...]) -> str:
+    """The location as the user wrote it: pydantic puts the `type` of a choice in between."""
+    parts, node = [], raw
+    for part in location:
+        if isinstance(node, dict) and part not in node and node.get("type") == part:
+            continue
+        parts.append(str(part))
+        if isinstance(node, dict):
+            node = node.get(part)
+        elif isinstance(node, list) and isinstance(part, int) and part < len(node):
+            node = node[part]
+    return ".".join(parts)
 
 
 def _with_absolute_paths(config: RunConfig, base: Path) -> RunConfig:

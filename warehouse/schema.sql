@@ -194,3 +194,18 @@ CREATE TABLE IF NOT EXISTS evaluations (
     n_prompts INTEGER NOT NULL,
     PRIMARY KEY (fingerprint, evaluation_set, metric, k)
 );
+
+COMMENT ON TABLE prompts IS 'Every prompt with its gold and verifier.';
+COMMENT ON TABLE prompt_sources IS 'Every row of a data set that was read, and the prompt that it became.';
+COMMENT ON TABLE prompt_rejects IS 'Rows of a data set that were left out, with the reason.';
+COMMENT ON TABLE policies IS 'Policies with their weights, and what each was trained from.';
+COMMENT ON TABLE runs IS 'Runs with their config.';
+COMMENT ON TABLE steps IS 'Steps by fingerprint, with their last attempt.';
+COMMENT ON TABLE run_steps IS 'Which step a run takes at each stage.';
+COMMENT ON TABLE shards IS 'The Parquet files of a step.';
+COMMENT ON TABLE rollout_stats IS 'What one policy made of one prompt at one step.';
+COMMENT ON TABLE influence_scores IS 'Influence of each prompt on each validation set.';
+COMMENT ON TABLE selections IS 'The whole pool of a stage, selected or not, with the reason.';
+COMMENT ON TABLE sampler_decisions IS 'What the sampler decided on each prompt before its rollout.';
+COMMENT ON TABLE train_steps IS 'Metrics of each training step.';
+COMMENT ON TABLE evaluations IS 'avg@k and pass@k of each evaluation set.';

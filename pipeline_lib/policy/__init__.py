@@ -2,13 +2,21 @@
 
 from pipeline_lib.policy.batch import TokenBatch, collate, micro_batches
 from pipeline_lib.policy.logprobs import TokenLogprobs, token_logprobs
-from pipeline_lib.policy.policy import Policy, load_policy, policy_id_of, resolve_device, save_policy
+from pipeline_lib.policy.policy import (
+    Policy,
+    encode_messages,
+    load_policy,
+    policy_id_of,
+    resolve_device,
+    save_policy,
+)
 
 __all__ = [
     "Policy",
     "TokenBatch",
     "TokenLogprobs",
     "collate",
+    "encode_messages",
     "load_policy",
     "micro_batches",
     "policy_id_of",

@@ -42,10 +42,14 @@ class Policy:
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of the messages through the chat template, ready to be answered."""
-        encoded = self.tokenizer.apply_chat_template(
-            [dict(m) for m in messages], add_generation_prompt=True, tokenize=True, return_dict=True
-        )
-        return list(encoded["input_ids"])
+        return encode_messages(self.tokenizer, messages)
+
+
+def encode_messages(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) -> list[int]:
+    encoded = tokenizer.apply_chat_template(
+        [dict(m) for m in messages], add_generation_prompt=True, tokenize=True, return_dict=True
+    )
+    return list(encoded["input_ids"])
 
 
 def resolve_device(device: str) -> torch.device:

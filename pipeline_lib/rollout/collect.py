@@ -1,0 +1,67 @@
+"""Rolling out prompts: encode, sample, grade."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pipeline_lib.policy import Policy
+from pipeline_lib.records import Prompt, RolloutGroup, Trajectory, Verdict
+from pipeline_lib.rollout.engine import Completion, Engine, SamplingParams
+
+Grade = Callable[[Sequence[tuple[Prompt, str]]], list[Verdict]]
+
+
+@dataclass(frozen=True)
+class Rollout:
+    groups: list[RolloutGroup]
+    generate_seconds: float
+    verify_seconds: float
+    generated_tokens: int
+
+
+def roll_out(
+    policy: Policy, engine: Engine, grade: Grade, prompts: Sequence[Prompt], params: SamplingParams, seed: int
+) -> Rollout:
+    """One graded group of `params.n` completions for each prompt, in the prompts' order."""
+    started = time.perf_counter()
+    prompts_token_ids = [tuple(policy.encode(prompt.messages)) for prompt in prompts]
+    completions = engine.generate(prompts_token_ids, params, seed)
+    generated = time.perf_counter()
+    answers = [(prompt, c.text) for prompt, group in zip(prompts, completions, strict=True) for c in group]
+    verdicts = iter(grade(answers))
+    groups = [
+        _group(prompt.prompt_id, token_ids, group, [next(verdicts) for _ in group])
+        for prompt, token_ids, group in zip(prompts, prompts_token_ids, completions, strict=True)
+    ]
+    return Rollout(
+        groups=groups,
+        generate_seconds=generated - started,
+        verify_seconds=time.perf_counter() - generated,
+        generated_tokens=sum(len(c.token_ids) for group in completions for c in group),
+    )
+
+
+def _group(
+    prompt_id: str,
+    prompt_token_ids: tuple[int, ...],
+    completions: Sequence[Completion],
+    verdicts: Sequence[Verdict],
+) -> RolloutGroup:
+    trajectories = tuple(
+        Trajectory(
+            prompt_id=prompt_id,
+            sample_index=index,
+            prompt_token_ids=prompt_token_ids,
+            completion_token_ids=completion.token_ids,
+            behaviour_logprobs=completion.logprobs,
+            finish_reason=completion.finish_reason,
+            text=completion.text,
+            reward=verdict.reward,
+            correct=verdict.correct,
+            verifier_status=verdict.status,
+        )
+        for index, (completion, verdict) in enumerate(zip(completions, verdicts, strict=True))
+    )
+    return RolloutGroup(prompt_id, trajectories)

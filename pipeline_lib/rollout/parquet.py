@@ -1,0 +1,46 @@
+"""Rollouts as Arrow tables, one row a trajectory; what goes in comes out equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline_lib.records import RolloutGroup, Trajectory
+
+_FIELDS: list[pa.Field[Any]] = [
+    pa.field("prompt_id", pa.string(), nullable=False),
+    pa.field("sample_index", pa.int32(), nullable=False),
+    pa.field("prompt_token_ids", pa.list_(pa.int32()), nullable=False),
+    pa.field("completion_token_ids", pa.list_(pa.int32()), nullable=False),
+    pa.field("behaviour_logprobs", pa.list_(pa.float32()), nullable=False),
+    pa.field("finish_reason", pa.string(), nullable=False),
+    pa.field("text", pa.string(), nullable=False),
+    pa.field("reward", pa.float64()),
+    pa.field("correct", pa.bool_(), nullable=False),
+    pa.field("verifier_status", pa.string(), nullable=False),
+]
+ROLLOUT_SCHEMA = pa.schema(_FIELDS)
+
+
+def groups_to_table(groups: Sequence[RolloutGroup]) -> pa.Table:
+    trajectories = [t for group in groups for t in group.trajectories]
+    columns = {name: [getattr(t, name) for t in trajectories] for name in ROLLOUT_SCHEMA.names}
+    return pa.table(columns, schema=ROLLOUT_SCHEMA)
+
+
+def groups_from_table(table: pa.Table) -> list[RolloutGroup]:
+    """Groups in the table's order; the rows of a group stand together."""
+    rows = table.select(ROLLOUT_SCHEMA.names).to_pylist()
+    trajectories = (_trajectory(row) for row in rows)
+    return [
+        RolloutGroup(prompt_id, tuple(members))
+        for prompt_id, members in groupby(trajectories, key=lambda t: t.prompt_id)
+    ]
+
+
+def _trajectory(row: dict[str, Any]) -> Trajectory:
+    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}
+    return Trajectory(**values)

@@ -1,0 +1,33 @@
+"""What is known of the pool that a stage selects from. Suffixes: N prompts, V validation sets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """One entry for each prompt of the pool, in any order.
+
+    `pass_rate` and `n` are the latest known (nan and 0 when never graded); `outcome` and `has_signal` are
+    those of the offline rollouts. `cosine_NV` is None until influence has been scored.
+    """
+
+    prompt_ids: np.ndarray
+    pass_rate: np.ndarray
+    n: np.ndarray
+    outcome: np.ndarray
+    has_signal: np.ndarray
+    cosine_NV: np.ndarray | None = None
+    validation_sets: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        N = len(self.prompt_ids)
+        assert all(len(column) == N for column in (self.pass_rate, self.n, self.outcome, self.has_signal))
+        assert self.cosine_NV is None or self.cosine_NV.shape == (N, len(self.validation_sets))
+
+    def __len__(self) -> int:
+        return len(self.prompt_ids)

@@ -1,0 +1,67 @@
+"""The initial policy: converted if need be, known by the hash of its bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from safetensors import safe_open
+
+from pipeline_lib.config import PretrainedPolicy
+from pipeline_lib.policy import policy_id_of
+from pipeline_lib.policy.materialise import materialise_policy
+from tasks.step import Step, Work, Workshop
+
+
+@dataclass(frozen=True)
+class ImportPolicy(Step):
+    name: ClassVar[str] = "policy"
+
+    def settings(self) -> dict[str, Any]:
+        source = self.run.policy.model_dump(mode="json")
+        if isinstance(self.run.policy, PretrainedPolicy) and Path(self.run.policy.path).is_dir():
+            # Weights overwritten in place are another policy; their bytes are hashed only once they changed.
+            files = sorted(Path(self.run.policy.path).glob("*.safetensors"))
+            source["files"] = [[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in files]
+        return {"policy": source}
+
+    def inputs(self) -> dict[str, str]:
+        return {}
+
+    def work(self, at: Workshop) -> Work:
+        at.reporter.start(self.label, None, "")
+        path = materialise_policy(self.run.policy, self.root)
+        policy_id = policy_id_of(path)
+        n_parameters = count_parameters(path)
+        outputs = {"policy_id": policy_id, "path": str(path), "n_parameters": n_parameters}
+        return Work(outputs, {"policies": policy_row(policy_id, path, None, n_parameters)})
+
+    def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
+        return [] if Path(outputs["path"]).exists() else [outputs["path"]]
+
+
+def policy_row(policy_id: str, path: Path, parent_policy_id: str | None, n_parameters: int) -> pa.Table:
+    row = {
+        "policy_id": policy_id,
+        "path": str(path),
+        "parent_policy_id": parent_policy_id,
+        "n_parameters": n_parameters,
+    }
+    return pa.Table.from_pylist([row])
+
+
+def count_parameters(path: Path) -> int:
+    """Stored parameters of a safetensors directory, read from the headers alone."""
+    total = 0
+    for file in path.glob("*.safetensors"):
+        with safe_open(file, framework="pt") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 (safe_open is not iterable)
+                shape = tensors.get_slice(name).get_shape()
+                total += math.prod(shape)
+    return total
+
+

@@ -1,0 +1,242 @@
+"""Re-entry, once for all steps: what is recorded complete is not run again, what is not goes on.
+
+A step's fingerprint is a hash of its name, its own settings, the fingerprints or ids of what it reads, and
+the contract version of its code. The warehouse is the memory; Prefect only shows what happens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.runtime import flow_run, task_run
+from prefect.states import Completed, State
+
+from pipeline_lib.config import RunConfig
+from tasks.progress import Reporter, get_reporter
+from warehouse import Warehouse, WarehouseError
+from warehouse.files import exclusive_lock
+
+PUBLISH_EVERY_SECONDS = 30.0
+
+
+class StepFailed(RuntimeError):
+    """A step could not do its work. The message says what happened and where to look."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A completed step: what later steps need to know of it."""
+
+    fingerprint: str
+    outputs: Mapping[str, Any]
+    cached: bool
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a step hands back: its outputs (small, JSON), and rows by table, all recorded in one transaction."""
+
+    outputs: dict[str, Any]
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Step(ABC):
+    """One step of a run. Subclasses are frozen dataclasses of the run's config and of earlier steps' results."""
+
+    name: ClassVar[str]
+    contract: ClassVar[int] = 1
+    """Raised when the code changes what it writes, so that older results are not taken for its own."""
+
+    run: RunConfig
+    stage: int
+
+    @property
+    def label(self) -> str:
+        return f"stage {self.stage}/{self.run.stages} · {self.name.replace('_', ' ')}"
+
+    @property
+    def root(self) -> Path:
+        return Path(self.run.root)
+
+    @property
+    def fingerprint(self) -> str:
+        content = {
+            "name": self.name,
+            "contract": self.contract,
+            "settings": self.settings(),
+            "inputs": self.inputs(),
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    def seed(self, *parts: object) -> int:
+        """A seed of its own for each part of the step's work, the same in every attempt."""
+        content = json.dumps([self.run.seed, self.name, *parts])
+        return int.from_bytes(hashlib.sha256(content.encode()).digest()[:4], "big") >> 1
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """The part of the config that its result depends on."""
+
+    @abstractmethod
+    def inputs(self) -> dict[str, str]:
+        """Fingerprints and ids of what it reads."""
+
+    @abstractmethod
+    def work(self, at: Workshop) -> Work: ...
+
+    def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
+        """Files that a completed step should have left and that are gone."""
+        return []
+
+
+class Workshop:
+    """Where a step works: the warehouse, its own fingerprint, and the world that watches."""
+
+    def __init__(self, step: Step, warehouse: Warehouse, reporter: Reporter) -> None:
+        self.fingerprint = step.fingerprint
+        self.warehouse = warehouse
+        self.reporter = reporter
+        self._published = time.monotonic()
+
+    def record(self, tables: Mapping[str, pa.Table]) -> None:
+        """Write rows while the step goes on; readers see them within PUBLISH_EVERY_SECONDS."""
+        self.warehouse.write(stamped(tables, self.fingerprint))
+        if time.monotonic() - self._published > PUBLISH_EVERY_SECONDS:
+            self.warehouse.publish()
+            self._published = time.monotonic()
+
+
+def stamped(tables: Mapping[str, pa.Table], fingerprint: str) -> dict[str, pa.Table]:
+    """Rows say which step wrote them; prompts alone belong to nobody."""
+    return {
+        name: table
+        if name == "prompts"
+        else table.append_column("fingerprint", pa.array([fingerprint] * len(table), pa.string()))
+        for name, table in tables.items()
+    }
+
+
+def recorded(step: Step) -> Done | None:
+    """The step's result if the warehouse has it complete and its files are still there."""
+    rows = (
+        Warehouse(step.root)
+        .query("SELECT outputs FROM steps WHERE fingerprint = $1 AND status = 'completed'", [step.fingerprint])
+        .to_pylist()
+    )
+    if not rows:
+        return None
+    outputs = json.loads(rows[0]["outputs"])
+    if step.lost_outputs(outputs):
+        return None
+    return Done(step.fingerprint, outputs, cached=True)
+
+
+def perform(step: Step) -> Done:
+    """Give the recorded result, or do the work and record it. One process works on a step at a time."""
+    reporter = get_reporter()
+    warehouse = Warehouse(step.root)
+    with _alone(step, reporter):
+        done = recorded(step)
+        if done is not None:
+            warehouse.write({"run_steps": _run_steps_row(step)})
+            reporter.start(step.label, None, "")
+            reporter.finish("cached")
+            return done
+        warehouse.write({"steps": _started_row(step, warehouse), "run_steps": _run_steps_row(step)})
+        warehouse.publish()
+        try:
+            at = Workshop(step, warehouse, reporter)
+            work = step.work(at)
+        except BaseException as error:
+            reporter.finish("failed")
+            warehouse.write({"steps": _ended_row(step, "failed", error=_in_words(error))})
+            warehouse.publish()
+            raise
+        ended = _ended_row(step, "completed", outputs=work.outputs)
+        warehouse.write(stamped(work.tables, step.fingerprint) | {"steps": ended})
+        warehouse.publish()
+        reporter.finish("done")
+        return Done(step.fingerprint, work.outputs, cached=False)
+
+
+@task(cache_policy=NO_CACHE, persist_result=False, task_run_name="{step.label}")
+def perform_as_task(step: Step) -> Done | State[Done]:
+    """`perform` as Prefect shows it: a step found complete ends in the state named Cached."""
+    done = perform(step)
+    if done.cached:
+        return Completed(name="Cached", data=done, message=f"{step.label}: found complete in the warehouse")
+    return done
+
+
+@contextmanager
+def _alone(step: Step, reporter: Reporter) -> Iterator[None]:
+    path = step.root / "locks" / step.fingerprint
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as held:
+        try:
+            held.enter_context(exclusive_lock(path, timeout_seconds=0.5))
+        except WarehouseError:
+            reporter.say(f"{step.label} is being worked on by process {path.read_text()}; waiting for it to end.")
+            held.enter_context(exclusive_lock(path, timeout_seconds=float("inf")))
+        yield
+
+
+def _run_steps_row(step: Step) -> pa.Table:
+    row = {
+        "run_id": step.run.name,
+        "stage": step.stage,
+        "name": step.name,
+        "fingerprint": step.fingerprint,
+    }
+    return pa.Table.from_pylist([row])
+
+
+def _started_row(step: Step, warehouse: Warehouse) -> pa.Table:
+    attempts = warehouse.query("SELECT attempts FROM steps WHERE fingerprint = $1", [step.fingerprint])
+    row = {
+        "fingerprint": step.fingerprint,
+        "name": step.name,
+        "status": "running",
+        "settings": json.dumps(step.settings()),
+        "inputs": json.dumps(step.inputs()),
+        "outputs": None,
+        "error": None,
+        "attempts": 1 + (attempts["attempts"][0].as_py() if attempts.num_rows else 0),
+        "flow_run_id": flow_run.id,
+        "task_run_id": task_run.id,
+        "started_at": datetime.now(UTC),
+        "finished_at": None,
+    }
+    return pa.Table.from_pylist([row])
+
+
+def _ended_row(
+    step: Step, status: str, *, outputs: dict[str, Any] | None = None, error: str | None = None
+) -> pa.Table:
+    row = {
+        "fingerprint": step.fingerprint,
+        "status": status,
+        "outputs": None if outputs is None else json.dumps(outputs),
+        "error": error,
+        "finished_at": datetime.now(UTC),
+    }
+    return pa.Table.from_pylist([row])
+
+
+def _in_words(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    return f"{type(error).__name__}: {error}"

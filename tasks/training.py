@@ -1,0 +1,179 @@
+"""One GRPO stage in a process of its own; its records enter the warehouse as they come."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from pipeline_lib.grpo.job import TrainJob, read_result, write_job
+from pipeline_lib.grpo.records import finished_steps, read_step_records
+from pipeline_lib.sampling import Observation
+from tasks.policy import policy_row
+from tasks.prompts import load_prompts
+from tasks.step import Done, Step, StepFailed, Work, Workshop
+
+POLL_SECONDS = 0.25
+STOP_SECONDS = 10.0
+
+SELECTED = "SELECT prompt_id FROM selections WHERE fingerprint = $1 AND selected"
+HISTORY = """
+    SELECT prompt_id, outcome FROM rollout_stats
+    WHERE list_contains($fingerprints, fingerprint)
+      AND prompt_id IN (SELECT prompt_id FROM selections WHERE fingerprint = $selection AND selected)
+    ORDER BY list_position($fingerprints, fingerprint), step, prompt_id
+"""
+
+
+@dataclass(frozen=True)
+class TrainStage(Step):
+    name: ClassVar[str] = "train"
+
+    ingest: Done
+    policy: Done
+    rollouts_train: Done
+    selection: Done
+    trained: tuple[Done, ...]
+    """The training steps of earlier stages, oldest first: with the offline rollouts, the sampler's prior."""
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            # How often a checkpoint is written and how many are kept changes nothing in the result.
+            "train": self.run.train.model_dump(mode="json", exclude={"checkpoint_every", "keep_last"}),
+            "generation": self.run.generation.model_dump(mode="json", exclude={"max_prompt_tokens"}),
+            "dtype": self.run.dtype,
+            "seed": self.run.seed,
+            "stage": self.stage,
+        }
+
+    def inputs(self) -> dict[str, str]:
+        inputs = {
+            "ingest": self.ingest.fingerprint,
+            "policy": self.policy.outputs["policy_id"],
+            "rollouts_train": self.rollouts_train.fingerprint,
+            "selection": self.selection.fingerprint,
+        }
+        return inputs | {f"train_{i}": done.fingerprint for i, done in enumerate(self.trained, start=1)}
+
+    def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
+        return [] if Path(outputs["path"]).exists() else [outputs["path"]]
+
+    def work(self, at: Workshop) -> Work:
+        directory = self.root / "stages" / self.run.name / f"{self.stage}-{at.fingerprint}"
+        directory.mkdir(parents=True, exist_ok=True)
+        result = read_result(directory)
+        if result is None or self.lost_outputs({"path": result.policy_path}):
+            self._prepare(directory, at)
+            self._train(directory, at)
+            result = read_result(directory)
+            assert result is not None
+        # Steps redone after a resume have replaced records that were carried before.
+        self._carry_records(directory, at, finished_steps(directory / "records"))
+        if result.ended_early:
+            at.reporter.say(f"{self.label}: {result.ended_early}.")
+        outputs = {
+            "policy_id": result.policy_id,
+            "path": result.policy_path,
+            "steps": result.steps,
+            "ended_early": result.ended_early,
+            "directory": str(directory.relative_to(self.root)),
+        }
+        row = policy_row(
+            result.policy_id, Path(result.policy_path), self.policy.outputs["policy_id"], result.n_parameters
+        )
+        return Work(outputs, {"policies": row})
+
+    def _prepare(self, directory: Path, at: Workshop) -> None:
+        selected = at.warehouse.query(SELECTED, [self.selection.fingerprint])["prompt_id"].to_pylist()
+        chosen = set(selected)
+        prompts = [p for p in load_prompts(at.warehouse, self.ingest, "train") if p.prompt_id in chosen]
+        fingerprints = [self.rollouts_train.fingerprint, *(done.fingerprint for done in self.trained)]
+        history = at.warehouse.query(
+            HISTORY, {"fingerprints": fingerprints, "selection": self.selection.fingerprint}
+        )
+        job = TrainJob(
+            policy_path=self.policy.outputs["path"],
+            policy_id=self.policy.outputs["policy_id"],
+            policies_dir=str(self.root / "policies"),
+            seed=self.seed(self.stage),
+            device=self.run.device,
+            dtype=self.run.dtype,
+            generation=self.run.generation,
+            train=self.run.train,
+        )
+        write_job(directory, job, prompts, [Observation(**row) for row in history.to_pylist()])
+
+    def _train(self, directory: Path, at: Workshop) -> None:
+        """Launch the worker, carry its records over as they come, and see it end."""
+        log_path = directory / "worker.log"
+        carried = max(finished_steps(directory / "records"), default=0)
+        at.reporter.start(self.label, self.run.train.steps, "steps", done=carried)
+        with _worker(directory, log_path) as worker:
+            running = True
+            while running:
+                running = worker.poll() is None
+                new = [step for step in finished_steps(directory / "records") if step > carried]
+                if new:
+                    last = self._carry_records(directory, at, new)
+                    at.reporter.advance(len(new), **_facts(last))
+                    carried = new[-1]
+                elif running:
+                    time.sleep(POLL_SECONDS)
+        if worker.returncode != 0:
+            tail = "\n".join(log_path.read_text(errors="replace").splitlines()[-15:])
+            raise StepFailed(
+                f"the training process ended with exit code {worker.returncode} after step {carried}; "
+                f"its log is {log_path} and ends with:\n{tail}"
+            )
+
+    @staticmethod
+    def _carry_records(directory: Path, at: Workshop, steps: list[int]) -> dict[str, Any]:
+        """Bring the records of `steps` into the warehouse; returns the last one's row of train_steps."""
+        by_step = [read_step_records(directory / "records", step) for step in steps]
+        tables = {
+            name: pa.concat_tables([records[name] for records in by_step], promote_options="permissive")
+            for name in by_step[0]
+        }
+        at.record(tables)
+        row: dict[str, Any] = by_step[-1]["train_steps"].to_pylist()[0]
+        return row
+
+
+def _facts(row: dict[str, Any]) -> dict[str, str | float]:
+    known = {"reward": row["reward"], "zero_variance": row["frac_reward_zero_std"]}
+    return {name: value for name, value in known.items() if value is not None} | {
+        "skipped": row["prompts_skipped"]
+    }
+
+
+@contextmanager
+def _worker(directory: Path, log_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The training process. It is ended with the block, also when the block ends by Ctrl-C."""
+    with log_path.open("ab") as log:
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "pipeline_lib.grpo.worker", str(directory)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            start_new_session=True,  # Ctrl-C in the terminal reaches this process alone, which ends the worker
+        )
+        try:
+            yield worker
+        finally:
+            if worker.poll() is None:
+                worker.terminate()
+                try:
+                    worker.wait(STOP_SECONDS)
+                except subprocess.TimeoutExpired:
+                    worker.kill()
+                    worker.wait()
+

@@ -1,0 +1,233 @@
+"""Exact scores against gradients by hand, and what they must not depend on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from influence_cases import MODELS, double, gradient_by_hand, group_of, policy_of, pool_of, validation_of
+
+from pipeline_lib.influence.exact import exact_scores
+from pipeline_lib.influence.packed import supports
+from pipeline_lib.influence.scores import InfluenceScores
+from pipeline_lib.policy import Policy
+from pipeline_lib.records import RolloutGroup
+
+TEMPERATURE = 0.8
+
+
+def ignore(_: int) -> None:
+    pass
+
+
+def score(policy: Policy, groups: list[RolloutGroup], tokens: int = 200) -> InfluenceScores:
+    return exact_scores(
+        policy,
+        groups,
+        validation_of(1),
+        temperature=TEMPERATURE,
+        tokens_per_micro_batch=tokens,
+        progress=ignore,
+    )
+
+
+@contextmanager
+def counted_forwards(policy: Policy) -> Iterator[list[int]]:
+    """Rows of each forward pass."""
+    rows: list[int] = []
+    handle = policy.model.register_forward_pre_hook(
+        lambda _module, _args, kwargs: rows.append(kwargs["input_ids"].shape[0]), with_kwargs=True
+    )
+    yield rows
+    handle.remove()
+
+
+def assert_same(found: InfluenceScores, expected: InfluenceScores, tolerance: float = 1e-5) -> None:
+    """Prompts may stand in another order; errors are measured against the lengths, as dots cancel."""
+    order = [found.prompt_ids.index(prompt_id) for prompt_id in expected.prompt_ids]
+    assert found.validation_sets == expected.validation_sets
+    np.testing.assert_allclose(found.norm[order], expected.norm, rtol=tolerance)
+    np.testing.assert_allclose(found.cosine[order], expected.cosine, atol=tolerance)
+    scale = np.abs(expected.dot).max()
+    np.testing.assert_allclose(found.dot[order], expected.dot, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("tokens", [1, 10_000])
+def test_scores_are_those_of_gradients_by_hand(name: str, tokens: int) -> None:
+    """tokens=1 takes every prompt by itself through plain autograd; 10,000 packs them all together."""
+    policy = policy_of(name)
+    groups = pool_of(1)
+    g_ND = np.stack([gradient_by_hand(policy, group, TEMPERATURE) for group in groups])
+    v_VD = np.stack(
+        [
+            np.mean(
+                [gradient_by_hand(policy, group, TEMPERATURE) for group in pool if group.has_signal], axis=0
+            )
+            for pool in validation_of(1).values()
+        ]
+    )
+    found = score(policy, groups, tokens)
+    assert found.prompt_ids == tuple(group.prompt_id for group in groups)
+    assert found.validation_sets == ("plus", "minus")
+    lengths = np.outer(np.linalg.norm(g_ND, axis=1), np.linalg.norm(v_VD, axis=1))
+    np.testing.assert_allclose(found.norm, np.linalg.norm(g_ND, axis=1), rtol=1e-5)
+    np.testing.assert_allclose(found.dot, g_ND @ v_VD.T, atol=1e-5 * lengths.max())
+    with_signal = [group.has_signal for group in groups]
+    np.testing.assert_allclose(
+        found.cosine[with_signal], (g_ND @ v_VD.T / np.where(lengths > 0, lengths, 1))[with_signal], atol=1e-5
+    )
+
+
+def test_groups_without_signal_score_zero_and_are_never_run() -> None:
+    policy = policy_of("llama")
+    rng = np.random.default_rng(2)
+    flat_rewards: list[list[float | None]] = [[1.0] * 4, [0.0] * 4, [None] * 4, [1.0, None], []]
+    dull = [group_of(f"dull-{i}", rng, rewards) for i, rewards in enumerate(flat_rewards)]
+    mixed = group_of("mixed", rng, [1.0, 0.0, None])
+    with counted_forwards(policy) as validation_alone:
+        score(policy, [])
+    with counted_forwards(policy) as rows:
+        scores = score(policy, [*dull, mixed], tokens=10_000)
+    assert rows == [*validation_alone, 2], "the two graded trajectories of the mixed group, and no other"
+    assert (scores.dot[:5] == 0).all() and (scores.cosine[:5] == 0).all() and (scores.norm[:5] == 0).all()
+    assert scores.norm[5] > 0
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.permutations(range(6)), st.integers(1, 400), st.sampled_from(["llama-tied", "qwen2"]))
+def test_neither_order_nor_micro_batches_matter(order: list[int], tokens: int, name: str) -> None:
+    policy = policy_of(name)
+    groups = pool_of(3)
+    assert_same(score(policy, [groups[i] for i in order], tokens), score(policy, groups))
+
+
+def test_one_token_completions_and_unequal_lengths() -> None:
+    policy = policy_of("llama-tied")
+    rng = np.random.default_rng(4)
+    groups = [
+        group_of("one", rng, [1.0, 0.0], max_prompt=1, max_completion=1),
+        group_of("long", rng, [1.0, 0.0, 0.0], max_prompt=20, max_completion=20),
+        group_of("short", rng, [0.0, 1.0, 1.0], max_prompt=2, max_completion=2),
+    ]
+    packed = score(policy, groups, 10_000)
+    assert_same(packed, score(policy, groups, 1))
+    expected = [np.linalg.norm(gradient_by_hand(policy, group, TEMPERATURE)) for group in groups]
+    np.testing.assert_allclose(packed.norm, expected, rtol=1e-5)
+
+
+def test_a_model_with_layers_of_another_kind_takes_the_plain_way() -> None:
+    class Scale(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gain = torch.nn.Parameter(torch.tensor(1.5))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.gain * x
+
+    policy = policy_of("llama")
+    groups = pool_of(5)
+    assert supports(policy.model)
+    policy.model.lm_head = torch.nn.Sequential(policy.model.lm_head, Scale())
+    assert not supports(policy.model)
+    with counted_forwards(policy) as rows:
+        scores = score(policy, groups, 10_000)
+    assert len(rows) == 2 + sum(group.has_signal for group in groups)
+    expected = [np.linalg.norm(gradient_by_hand(policy, group, TEMPERATURE)) for group in groups]
+    np.testing.assert_allclose(scores.norm, expected, rtol=1e-5)
+
+
+def test_many_prompts_share_one_forward_pass() -> None:
+    policy = policy_of("llama")
+    groups = pool_of(6, n=10)
+    with counted_forwards(policy) as rows:
+        score(policy, groups, 10_000)
+    assert len(rows) == 2 + 1
+
+
+def test_the_policy_is_left_as_it_was() -> None:
+    policy = policy_of("qwen2")
+    before = {name: p.clone() for name, p in policy.model.named_parameters()}
+    for tokens in (1, 10_000):
+        score(policy, pool_of(7), tokens)
+        assert not any(p.requires_grad for p in policy.model.parameters())
+        assert all(p.grad is None for p in policy.model.parameters())
+        assert not any(module._forward_hooks for module in policy.model.modules())
+    assert all(torch.equal(p, before[name]) for name, p in policy.model.named_parameters())
+
+
+def test_progress_adds_up_to_the_number_of_prompts() -> None:
+    done: list[int] = []
+    groups = pool_of(8, n=10)
+    exact_scores(
+        policy_of("llama"),
+        groups,
+        validation_of(1),
+        temperature=1.0,
+        tokens_per_micro_batch=100,
+        progress=done.append,
+    )
+    assert sum(done) == len(groups)
+    assert len(done) > 2
+
+
+def test_bfloat16_parameters_keep_the_order_of_the_scores() -> None:
+    policy = policy_of("llama-tied")
+    groups = pool_of(9, n=12)
+    expected = score(policy, groups)
+    policy.model.to(torch.bfloat16)
+    low = dataclasses.replace(policy, dtype=torch.bfloat16)
+    for tokens in (1, 10_000):
+        assert_same(score(low, groups, tokens), expected, tolerance=0.1)
+
+
+def test_float32_parameters_under_bfloat16_autocast() -> None:
+    policy = policy_of("qwen2")
+    groups = pool_of(10)
+    mixed = dataclasses.replace(policy, dtype=torch.bfloat16)
+    for tokens in (1, 10_000):
+        assert_same(score(mixed, groups, tokens), score(policy, groups), tolerance=0.1)
+
+
+def test_a_validation_set_without_signal_is_named_with_the_remedy() -> None:
+    rng = np.random.default_rng(11)
+    validation = {
+        "plus": pool_of(1),
+        "minus": [group_of("a", rng, [1.0, 1.0]), group_of("b", rng, [0.0]), group_of("c", rng, [0.0, 0.0])],
+    }
+    policy = policy_of("llama")
+    with (
+        counted_forwards(policy) as rows,
+        pytest.raises(ValueError, match=r"'minus': none of its 3 groups .*1 all_right, 2 all_wrong.*samples"),
+    ):
+        exact_scores(
+            policy, pool_of(1), validation, temperature=1.0, tokens_per_micro_batch=100, progress=ignore
+        )
+    assert rows == []
+
+
+def test_a_gradient_that_is_not_finite_names_the_prompt() -> None:
+    policy = policy_of("llama")
+    groups = pool_of(12)
+    broken = dataclasses.replace(
+        groups[0],
+        trajectories=tuple(
+            dataclasses.replace(t, behaviour_logprobs=(-1000.0,) * len(t.completion_token_ids))
+            for t in groups[0].trajectories
+        ),
+    )
+    with pytest.raises(ValueError, match="prompt 12-00: its gradient has length"):
+        score(policy, [broken, *groups[1:]])
+
+
+def test_double_is_the_same_policy() -> None:
+    """The reference of these tests itself."""
+    policy = policy_of("qwen3-tied")
+    ids = torch.arange(2, 12)[None]
+    torch.testing.assert_close(double(policy)(ids).logits.float(), policy.model(ids).logits)

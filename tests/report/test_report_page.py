@@ -1,0 +1,127 @@
+"""The page: what it holds, what it says when there is nothing, what it escapes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from fabricated_run import (
+    NASTY_PROMPT,
+    RUN_ID,
+    empty_warehouse,
+    fabricate,
+    load_all,
+    sample_completions,
+)
+
+from pipeline_lib.report import SCHEMAS, ReportData, render_report
+
+TITLES = [
+    "Stages at a glance",
+    "Held-out evaluation",
+    "Difficulty over the stages",
+    "Groups that teach nothing",
+    "Rollouts made and skipped",
+    "Training curves",
+    "Influence scores",
+    "Influence against pass rate, stage 2",
+    "What was selected",
+    "Prompts by rank, stage 2",
+    "Left out at ingest",
+    "Sample completions",
+]
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    connection = empty_warehouse()
+    fabricate(connection)
+    return render_report(ReportData.from_tables({**load_all(connection), "samples": sample_completions()}))
+
+
+def words_of(page: str) -> str:
+    """What a reader sees, without scripts and tags."""
+    return " ".join(re.sub(r"<script.*?</script>|<style.*?</style>|<[^>]+>", " ", page, flags=re.S).split())
+
+
+def test_sections_come_in_order(page: str) -> None:
+    assert re.findall(r"<h2>(.*?)</h2>", page) == TITLES
+    assert f"<h1>{RUN_ID}</h1>" in page
+    assert "tiny-reasoner" in page and "2026-03-01<small>10:00 UTC, last written 2026-03-01 11:30" in page
+
+
+def test_headline_shows_pass_rates_before_and_after(page: str) -> None:
+    words = words_of(page)
+    assert "12.0 ± 2.1% → 26.0 ± 2.1%" in words
+    assert "56.0 ± 2.1% → 70.0 ± 2.1%" in words
+
+
+def test_plotly_comes_once_and_nothing_comes_from_the_network(page: str) -> None:
+    assert page.count("plotly.js v") == 1
+    assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page.replace("&lt;", ""))
+    assert len(re.findall(r'id="chart-\d+"', page)) == 14
+
+
+def test_text_from_data_is_escaped(page: str) -> None:
+    assert "<script>console.error" not in page
+    assert "<img src=x" not in page
+    assert "<b>4</b> and 5" not in page and "&lt;b&gt;4&lt;/b&gt; and 5" in page
+    assert "数学 🙂" in page
+
+
+def test_kinds_cannot_end_the_script_or_add_markup() -> None:
+    connection = empty_warehouse()
+    fabricate(connection)
+    connection.execute("UPDATE prompts SET extra = json_object('kind', $kind)", {"kind": NASTY_PROMPT})
+    page = render_report(ReportData.from_tables(load_all(connection)))
+    assert "<script>console.error" not in page
+    assert "Sample completions" not in page
+
+
+def test_a_run_that_has_just_begun_says_so_in_words() -> None:
+    connection = empty_warehouse()
+    fabricate(connection, finished=False)
+    page = render_report(ReportData.from_tables(load_all(connection)))
+    words = words_of(page)
+    for sentence in (
+        "No step of this run has begun yet.",
+        "No evaluation has finished yet.",
+        "No prompt has been rolled out yet.",
+        "No training step has finished yet.",
+        "No stage has been scored yet.",
+        "No stage has selected its prompts yet.",
+        "No row was left out.",
+    ):
+        assert sentence in words
+    assert "chart-" not in page and "plotly.js v" not in page
+
+
+def test_a_run_before_its_first_stage_shows_where_it_starts() -> None:
+    connection = empty_warehouse()
+    fabricate(connection, stages=0)
+    words = words_of(render_report(ReportData.from_tables(load_all(connection))))
+    assert "0, offline – – 560 – 12.0 ± 2.1%" in words
+    assert "No training step has finished yet." in words
+
+
+def test_a_stage_without_its_evaluation_is_not_yet() -> None:
+    connection = empty_warehouse()
+    fabricate(connection, stages=1)
+    connection.execute("DELETE FROM evaluations WHERE fingerprint = 'evaluate-1'")
+    assert "12.0 ± 2.1% → not yet" in words_of(render_report(ReportData.from_tables(load_all(connection))))
+
+
+def test_random_selection_has_no_influence_scores() -> None:
+    connection = empty_warehouse()
+    fabricate(connection, strategy="random")
+    words = words_of(render_report(ReportData.from_tables(load_all(connection))))
+    assert "The selection strategy “random” computes no influence scores." in words
+
+
+def test_what_was_not_recorded_is_said(page: str) -> None:
+    assert "KL to the stage&#39;s first policy: Not recorded in this run." in page
+
+
+def test_a_missing_column_is_refused() -> None:
+    with pytest.raises(KeyError):
+        ReportData.from_tables({"pass_rates": SCHEMAS["rejects"].empty_table()})

@@ -1,0 +1,63 @@
+"""Numbers are read exactly, however they are written, and junk is read as none."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline_lib.rewards.numbers import first_number, last_number, plain_number
+
+
+@given(st.integers())
+def test_integers(value: int) -> None:
+    for text in (str(value), f"{value:,}", f"${value:,}", f"{value:,}".replace(",", "{,}"), f" {value}. "):
+        assert plain_number(text) == value
+    assert last_number(f"so 12 and then x = {value:,} dollars") == value
+    assert first_number(f"{value} of 12") == value
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False, places=4, min_value=-(10**12), max_value=10**12))
+def test_decimals(value: Decimal) -> None:
+    assert plain_number(f"{value:f}") == plain_number(f"{value:,f}") == Fraction(value)
+
+
+@given(st.integers(), st.integers(min_value=1))
+def test_fractions(numerator: int, denominator: int) -> None:
+    value = Fraction(numerator, denominator)
+    assert plain_number(f"{numerator}/{denominator}") == value
+    assert plain_number(f"\\dfrac{{{numerator}}}{{{denominator}}}") == value
+
+
+@given(st.text(max_size=50) | st.text(alphabet="0123456789.,/-+$ \\frac{}", max_size=80))
+def test_any_text_is_safe(text: str) -> None:
+    plain_number(text), first_number(text), last_number(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "1/0", "50%", "1 2", "3,4", "2\\frac{1}{2}", "1e5", "0x10", "9" * 5000]
+)
+def test_what_is_no_plain_number(text: str) -> None:
+    assert plain_number(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("10-5", 5),
+        ("it is -5", -5),
+        ("−5", -5),
+        ("-$5", -5),
+        (".5", Fraction(1, 2)),
+        ("1.", 1),
+        ("3,4", 4),
+        ("\\frac{1}{2}", Fraction(1, 2)),
+        ("a = 1/0", None),
+        ("none", None),
+    ],
+)
+def test_the_last_number(text: str, value: Fraction | None) -> None:
+    assert last_number(text) == value

@@ -1,0 +1,192 @@
+"""Selection strategies: a hand-worked fusion, reasons, ties, and what holds for every strategy."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline_lib.config import (
+    AllSelection,
+    InfluenceSelection,
+    LearnabilitySelection,
+    PassRateSelection,
+    RandomSelection,
+    Selection,
+)
+from pipeline_lib.selection import SELECTION_SCHEMA, STRATEGIES, Candidates, number_kept, select
+from pipeline_lib.selection.influence import reciprocal_rank_fusion
+from pipeline_lib.selection.ranks import descending_ranks
+
+
+def candidates(
+    prompt_ids: list[str],
+    pass_rate: list[float] | None = None,
+    cosine: list[list[float]] | None = None,
+    sets: tuple[str, ...] = (),
+) -> Candidates:
+    rate = np.array(pass_rate if pass_rate is not None else [0.5] * len(prompt_ids))
+    return Candidates(
+        prompt_ids=np.array(prompt_ids),
+        pass_rate=rate,
+        n=np.where(np.isnan(rate), 0, 8),
+        outcome=np.select(
+            [np.isnan(rate), rate == 0, rate == 1], ["ungraded", "all_wrong", "all_right"], "mixed"
+        ),
+        has_signal=(rate > 0) & (rate < 1),
+        cosine_NV=None if cosine is None else np.array(cosine),
+        validation_sets=sets,
+    )
+
+
+def test_fusion_by_hand() -> None:
+    pool = candidates(
+        ["a", "b", "c", "d"],
+        [0.5, 0.0, 0.5, 0.5],
+        [[0.9, -0.2], [0.0, 0.0], [0.3, 0.4], [-0.5, 0.1]],
+        ("plus", "minus"),
+    )
+    # plus: a 1, c 2, b 3, d 4; minus: c 1, d 2, b 3, a 4
+    # a 1 + 1/4, b 1/3 + 1/3, c 1/2 + 1, d 1/4 + 1/2
+    table = select(InfluenceSelection(alpha=0.5), pool, 0)
+    assert table.schema == SELECTION_SCHEMA
+    assert table.to_pylist() == [
+        {
+            "prompt_id": prompt_id,
+            "strategy": "influence",
+            "score": pytest.approx(score),
+            "rank": rank,
+            "selected": rank <= 2,
+            "reason": reason,
+        }
+        for rank, (prompt_id, score, reason) in enumerate(
+            [
+                ("c", 1.5, "rank 1 of 4, kept 2: best on minus (rank 1)"),
+                ("a", 1.25, "rank 2 of 4, kept 2: best on plus (rank 1)"),
+                ("d", 0.75, "rank 3 of 4: below the 2 kept"),
+                ("b", 2 / 3, "zero-variance offline (all_wrong): no gradient"),
+            ],
+            start=1,
+        )
+    ]
+
+
+def test_the_constant_of_fusion_flattens_the_head() -> None:
+    ranks_NV = np.array([[1, 9], [4, 4]])
+    assert reciprocal_rank_fusion(ranks_NV, 0.0) == pytest.approx([1 + 1 / 9, 1 / 2])
+    assert reciprocal_rank_fusion(ranks_NV, 60.0) == pytest.approx([1 / 61 + 1 / 69, 2 / 64])
+
+
+def test_without_signal_ranks_between_help_and_harm() -> None:
+    pool = candidates(["a", "b", "c"], [0.5, 1.0, 0.5], [[-0.1], [0.0], [0.1]], ("plus",))
+    table = select(InfluenceSelection(alpha=0.67), pool, 0)
+    assert table["prompt_id"].to_pylist() == ["c", "b", "a"]
+    assert table["reason"][1].as_py() == (
+        "rank 2 of 3, kept 2: zero-variance offline (all_right): no gradient"
+    )
+
+
+def test_the_same_ranks_on_different_sets_tie_exactly() -> None:
+    ranks_NV = np.array([[1, 2, 3], [3, 1, 2], [2, 3, 1], [3, 2, 1]])
+    assert len(set(reciprocal_rank_fusion(ranks_NV, 0.0).tolist())) == 1
+
+
+def test_influence_without_scores_says_what_to_do() -> None:
+    with pytest.raises(ValueError, match=r"needs influence scores.*run the score step first"):
+        select(InfluenceSelection(), candidates(["a"]), 0)
+
+
+def test_learnability_and_pass_rate_by_hand() -> None:
+    pool = candidates(["a", "b", "c", "d"], [0.9, float("nan"), 0.25, 0.0])
+    learnable = select(LearnabilitySelection(alpha=0.5), pool, 0)
+    assert learnable["prompt_id"].to_pylist() == ["c", "a", "d", "b"]
+    assert learnable["score"].to_pylist() == pytest.approx([0.1875, 0.09, 0.0, -2.0])
+    assert learnable["reason"].to_pylist() == [
+        "rank 1 of 4, kept 2: pass rate 0.25 of 8",
+        "rank 2 of 4, kept 2: pass rate 0.9 of 8",
+        "rank 3 of 4: below the 2 kept",
+        "pass rate unknown: ranked last",
+    ]
+    nearest = select(PassRateSelection(alpha=0.25, target=0.8), pool, 0)
+    assert nearest["prompt_id"].to_pylist() == ["a", "c", "d", "b"]
+    assert nearest["score"].to_pylist() == pytest.approx([-0.1, -0.55, -0.8, -2.0])
+    assert nearest["reason"][0].as_py() == "rank 1 of 4, kept 1: pass rate 0.9 of 8, target 0.8"
+
+
+def test_all_keeps_the_whole_pool() -> None:
+    table = select(AllSelection(), candidates(["b", "a"]), 0)
+    assert table["prompt_id"].to_pylist() == ["a", "b"]
+    assert table["selected"].to_pylist() == [True, True]
+
+
+def test_random_is_drawn_anew_in_each_stage_and_the_same_again_for_one_seed() -> None:
+    pool = candidates([f"{i:04d}" for i in range(200)])
+    config = RandomSelection(alpha=0.25)
+    first, second = select(config, pool, (7, 1)), select(config, pool, (7, 2))
+    assert first.equals(select(config, pool, (7, 1)))
+    assert first["prompt_id"].to_pylist() != second["prompt_id"].to_pylist()
+
+
+def test_an_empty_pool_is_refused() -> None:
+    with pytest.raises(ValueError, match="0 prompts to select from"):
+        select(AllSelection(), candidates([]), 0)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "pool", "kept"), [(0.1, 500, 50), (0.1, 3, 1), (0.29, 100, 29), (1.0, 7, 7), (0.25, 6, 2)]
+)
+def test_number_kept(alpha: float, pool: int, kept: int) -> None:
+    assert number_kept(alpha, pool) == kept
+
+
+def config_of(strategy: str, alpha: float) -> Selection:
+    return {
+        "influence": InfluenceSelection(alpha=alpha),
+        "learnability": LearnabilitySelection(alpha=alpha),
+        "pass_rate": PassRateSelection(alpha=alpha, target=0.3),
+        "random": RandomSelection(alpha=alpha),
+        "all": AllSelection(),
+    }[strategy]
+
+
+@given(st.sampled_from(sorted(STRATEGIES)), st.integers(1, 40), st.floats(0.01, 1.0), st.randoms())
+def test_every_strategy_keeps_exactly_n_whatever_the_order_of_the_pool(
+    strategy: str, pool: int, alpha: float, random: object
+) -> None:
+    rng = np.random.default_rng(random.getrandbits(32))  # type: ignore[attr-defined]
+    rates = rng.choice([0.0, 0.25, 0.5, 1.0, np.nan], size=pool)
+    cosine = rng.choice([-0.5, 0.0, 0.5], size=(pool, 3)) * ((rates > 0) & (rates < 1))[:, None]
+    ids = [f"{i:03d}" for i in range(pool)]
+    shuffle = rng.permutation(pool)
+    tables = [
+        select(
+            config_of(strategy, alpha),
+            candidates(
+                [ids[i] for i in order], rates[order].tolist(), cosine[order].tolist(), ("u", "v", "w")
+            ),
+            (3, 1),
+        )
+        for order in (np.arange(pool), shuffle)
+    ]
+    assert tables[0].equals(tables[1])
+    rows = tables[0].to_pylist()
+    assert sum(row["selected"] for row in rows) == number_kept(config_of(strategy, alpha).alpha, pool)
+    assert [row["rank"] for row in rows] == list(range(1, pool + 1))
+    keys = [(-row["score"], row["prompt_id"]) for row in rows]
+    assert keys == sorted(keys)
+    assert all(row["reason"] for row in rows)
+
+
+def test_fusion_of_a_large_pool_is_vectorised() -> None:
+    N = 200_000
+    values_NV = np.random.default_rng(0).standard_normal((N, 5))
+    ids = np.array([f"{i:016x}" for i in range(N)])
+    started = time.process_time()
+    ranks_NV = np.stack([descending_ranks(column, ids) for column in values_NV.T], axis=1)
+    score = reciprocal_rank_fusion(ranks_NV, 0.0)
+    assert time.process_time() - started < 10
+    assert score.shape == (N,)
+    assert (np.sort(ranks_NV, axis=0) == np.arange(1, N + 1)[:, None]).all()

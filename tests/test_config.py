@@ -1,0 +1,103 @@
+"""A config is right or is refused in words that name file, key, value and rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipeline_lib.config import ConfigError, RunConfig, config_hash, load_config
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+
+MINIMAL = {
+    "name": "tiny",
+    "root": "out",
+    "prompts": {
+        "train": [{"type": "chains", "kinds": ["plus"], "lengths": [1], "count": 4}],
+        "validation": {"v": [{"type": "file", "path": "data/v.jsonl"}]},
+        "evaluation": {"e": [{"type": "chains", "kinds": ["plus"], "lengths": [1], "count": 4}]},
+    },
+}
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> Path:
+    path = tmp_path / "conf" / "run.yaml"
+    path.parent.mkdir()
+    path.write_text(yaml.safe_dump(MINIMAL))
+    return path
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in CONFIGS.glob("*.yaml")))
+def test_every_shipped_config_is_valid(name: str) -> None:
+    config = load_config(CONFIGS / name)
+    assert RunConfig.model_validate_json(config.model_dump_json()) == config
+
+
+def test_paths_are_relative_to_the_config_file(
+    config_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/")
+    config = load_config(config_file)
+    assert config.root == str(tmp_path / "conf" / "out")
+    assert config.prompts.validation["v"][0].path == str(tmp_path / "conf" / "data" / "v.jsonl")  # type: ignore[union-attr]
+
+
+def test_root_from_the_command_line_is_relative_to_the_working_directory(
+    config_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_config(config_file, root=Path("elsewhere")).root == str(tmp_path / "elsewhere")
+
+
+def test_overrides(config_file: Path) -> None:
+    config = load_config(
+        config_file,
+        ["train.steps=3", "train.sampler.type=uniform", "selection={type: random, alpha: .5}", "prompts.train.0.count=9"],
+    )
+    assert config.train.steps == 3
+    assert config.train.sampler.type == "uniform"
+    assert config.selection.alpha == 0.5
+    assert config.prompts.train[0].count == 9  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("train.stepz=3", ["run.yaml", "train.stepz = 3", "no such key"]),
+        ("train.group_size=1", ["train.group_size = 1", "greater than or equal to 2"]),
+        ("selection.alpha=0", ["selection = {'alpha': 0}", "`type` is missing"]),
+        ("selection={type: influence, alpha: 0}", ["selection.alpha = 0", "greater than 0"]),
+        ("prompts.train.0.count=0", ["prompts.train.0.count = 0", "greater than 0"]),
+        ("generation.top_p=0.9", ["top_p=0.9", "off-policy"]),
+        ("evaluation.samples=2", ["pass@8 needs samples >= 8"]),
+        ("name=a/b", ["name = 'a/b'", "pattern"]),
+        ("train.sampler.type=best", ["train.sampler", "'best'", "greso"]),
+        ("train.steps", ["--set train.steps", "key.path=value"]),
+        ("name.x=1", ["--set name.x=1", "`name` is a value"]),
+        ("prompts.train.7.count=1", ["prompts.train.7.count=1", "7"]),
+    ],
+)
+def test_a_wrong_value_is_refused_in_words(config_file: Path, override: str, words: list[str]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(config_file, [override])
+    for word in words:
+        assert word in str(refused.value)
+
+
+def test_missing_and_unreadable_files(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none.yaml: no such config file"):
+        load_config(tmp_path / "none.yaml")
+    (tmp_path / "list.yaml").write_text("- 1\n")
+    with pytest.raises(ConfigError, match="must be a mapping"):
+        load_config(tmp_path / "list.yaml")
+    (tmp_path / "bad.yaml").write_text("a: [1\n")
+    with pytest.raises(ConfigError, match="not readable as YAML"):
+        load_config(tmp_path / "bad.yaml")
+
+
+def test_the_hash_changes_with_any_value(config_file: Path) -> None:
+    one, two = load_config(config_file), load_config(config_file, ["train.warmup_steps=1"])
+    assert config_hash(one) == config_hash(load_config(config_file)) != config_hash(two)

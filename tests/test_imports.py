@@ -1,0 +1,24 @@
+"""The import rule of the house: flows -> tasks -> {pipeline_lib, warehouse}."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_import_rule_holds() -> None:
+    lint = Path(sys.executable).with_name("lint-imports")
+    result = subprocess.run([lint, "--no-cache"], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout
+
+
+def test_status_and_sql_need_neither_prefect_nor_torch() -> None:
+    code = (
+        "import sys, flows.cli, flows.commands.status, flows.commands.tables; "
+        "heavy = {'prefect', 'torch', 'transformers'} & set(sys.modules); assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, env=os.environ)

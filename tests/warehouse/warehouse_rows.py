@@ -1,0 +1,107 @@
+"""Rows for the warehouse's tests: what a test does not care about has a default."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+
+def table(*rows: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows))
+
+
+def batch(name: str, size: int = 20) -> dict[str, pa.Table]:
+    """`size` rows in each of two tables, to be there together or not at all."""
+    shards = [
+        {"fingerprint": name, "shard_index": i, "path": "p", "n_rows": 1, "n_bytes": 1, "sha256": "0"}
+        for i in range(size)
+    ]
+    steps = [{"run_id": name, "stage": i, "name": "train", "fingerprint": name} for i in range(size)]
+    return {"shards": table(*shards), "run_steps": table(*steps)}
+
+
+def prompt(prompt_id: str, **extra: Any) -> dict[str, Any]:
+    empty = {"messages": "[]", "gold": "1", "verifier": "exact", "verifier_args": "{}"}
+    return {"prompt_id": prompt_id, "data_source": "sums", "extra": json.dumps(extra), **empty}
+
+
+def step(fingerprint: str, started: datetime, finished: datetime | None = None) -> dict[str, Any]:
+    return {
+        "fingerprint": fingerprint,
+        "name": "train",
+        "status": "completed" if finished else "running",
+        "settings": "{}",
+        "inputs": "[]",
+        "attempts": 1,
+        "started_at": started,
+        "finished_at": finished,
+    }
+
+
+def stats(
+    fingerprint: str, prompt_id: str, n_correct: int, *, step: int = 0, phase: str = "offline", n: int = 4
+) -> dict[str, Any]:
+    outcome = {0: "all_wrong", n: "all_right"}.get(n_correct, "mixed") if n else "ungraded"
+    return {
+        "fingerprint": fingerprint,
+        "prompt_id": prompt_id,
+        "step": step,
+        "phase": phase,
+        "policy_id": "p0",
+        "n": n,
+        "n_correct": n_correct,
+        "n_ungraded": 4 - n,
+        "outcome": outcome,
+        "has_signal": outcome == "mixed",
+        "n_truncated": 0,
+        "mean_length": 10.0,
+        "max_length": 12,
+    }
+
+
+def train_step(fingerprint: str, step: int, **values: Any) -> dict[str, Any]:
+    zeros = (
+        "loss solved_all solved_some solved_none n_ungraded grad_norm learning_rate num_tokens "
+        "generated_tokens generation_rounds prompts_proposed prompts_skipped prompts_rolled_out rollouts "
+        "groups_trained groups_carried step_time rollout_time verify_time update_time"
+    )
+    row = dict.fromkeys(zeros.split(), 0)
+    return {"fingerprint": fingerprint, "step": step, "sampler_metrics": "{}", **row, **values}
+
+
+def evaluation(fingerprint: str, metric: str, value: float) -> dict[str, Any]:
+    return {
+        "fingerprint": fingerprint,
+        "evaluation_set": "gsm",
+        "metric": metric,
+        "k": 4,
+        "policy_id": "p0",
+        "value": value,
+        "n_prompts": 3,
+    }
+
+
+def selection(fingerprint: str, prompt_id: str, rank: int, *, selected: bool) -> dict[str, Any]:
+    return {
+        "fingerprint": fingerprint,
+        "prompt_id": prompt_id,
+        "strategy": "influence",
+        "score": 1 / rank,
+        "rank": rank,
+        "selected": selected,
+        "reason": "top_alpha" if selected else "below_alpha",
+    }
+
+
+def decision(fingerprint: str, step: int, prompt_id: str, *, keep: bool, reason: str) -> dict[str, Any]:
+    return {
+        "fingerprint": fingerprint,
+        "step": step,
+        "position": 0,
+        "prompt_id": prompt_id,
+        "epoch": 1,
+        "keep": keep,
+        "keep_probability": 0.5,
+        "reason": reason,
+    }

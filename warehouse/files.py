@@ -1,0 +1,67 @@
+"""What the file system owes the warehouse: a lock between processes, cheap copies, durable renames."""
+
+import fcntl
+import os
+import random
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from warehouse.errors import WarehouseError
+
+FICLONE = 0x40049409  # linux/fs.h: share the source's extents instead of copying them
+
+
+@contextmanager
+def exclusive_lock(path: Path, *, timeout_seconds: float) -> Iterator[None]:
+    """Hold an exclusive flock on `path`, between threads as between processes.
+
+    The kernel drops the lock when its holder dies. Raises WarehouseError, naming the holder's process
+    id, when the lock is still taken after `timeout_seconds`.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    with open(path, "a+") as file:
+        while not _try_lock(file.fileno()):
+            if time.monotonic() > deadline:
+                holder = path.read_text() or "(not yet named)"
+                raise WarehouseError(f"{path} is still held by process {holder} after {timeout_seconds:g} s")
+            time.sleep(random.uniform(0.002, 0.02))
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        try:
+            yield
+        finally:
+            # Not left to close(): a child forked meanwhile shares this lock and would keep it.
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def clone_file(source: Path, target: Path, *, mode: int) -> None:
+    """Copy `source` to the new file `target`, by reference where the file system can, and fsync it."""
+    with open(source, "rb") as reader, open(target, "xb") as writer:
+        try:
+            fcntl.ioctl(writer, FICLONE, reader.fileno())
+        except OSError:  # no such ioctl here, or another file system
+            shutil.copyfileobj(reader, writer, 1 << 20)
+        os.fchmod(writer.fileno(), mode)
+        writer.flush()
+        os.fsync(writer.fileno())
+
+
+def fsync_directory(path: Path) -> None:
+    """Make the renames done in `path` survive a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,18 @@
+-- Every training step of the run in order.
+SELECT
+    stage,
+    t.step,
+    solved_all,
+    solved_some,
+    solved_none,
+    reward,
+    kl,
+    entropy,
+    grad_norm,
+    rollouts,
+    prompts_skipped * (
+        SELECT (config->>'$.train.group_size')::BIGINT FROM runs WHERE run_id = $run_id
+    ) AS rollouts_skipped
+FROM train_steps t JOIN run_steps USING (fingerprint)
+WHERE run_id = $run_id AND name = 'train'
+ORDER BY stage, t.step

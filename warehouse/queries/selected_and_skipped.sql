@@ -1,0 +1,38 @@
+-- What did each stage of run $run_id select (selected, left_out) and its sampler roll out (rolled_out, skipped), and
+-- why? mean_pass_rate is what was known before the stage; a sampler may decide on one prompt several times.
+WITH pool AS MATERIALIZED (
+    FROM selection_history WHERE run_id = $run_id
+),
+decided AS (
+    SELECT
+        stage,
+        CASE WHEN selected THEN 'selected' ELSE 'left_out' END AS decision,
+        kind,
+        reason,
+        prompt_id,
+        pass_rate
+    FROM pool
+    UNION ALL
+    SELECT
+        run_steps.stage,
+        CASE WHEN decisions.keep THEN 'rolled_out' ELSE 'skipped' END AS decision,
+        pool.kind,
+        decisions.reason,
+        decisions.prompt_id,
+        pool.pass_rate
+    FROM sampler_decisions AS decisions
+    JOIN run_steps USING (fingerprint)
+    LEFT JOIN pool ON pool.stage = run_steps.stage AND pool.prompt_id = decisions.prompt_id
+    WHERE run_steps.run_id = $run_id
+)
+SELECT
+    stage,
+    decision,
+    kind,
+    reason,
+    count(*) AS n_decisions,
+    count(DISTINCT prompt_id) AS n_prompts,
+    avg(pass_rate) AS mean_pass_rate
+FROM decided
+GROUP BY ALL
+ORDER BY ALL;
