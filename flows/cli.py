@@ -54,7 +54,8 @@ class FileFormat(StrEnum):
 def run(
     config: Annotated[Path, typer.Argument(help="YAML file of the run.")],
     overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key, as key.path=value.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a key, as key.path=value."),
     ] = None,
     root: Annotated[Path | None, typer.Option("--root", help="Use this root, not the config's.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the config, show what would run.")] = False,
@@ -67,6 +68,9 @@ def run(
 
             print_plan(console, settings)
             return
+        from flows.prefect_server import configure_prefect
+
+        configure_prefect(Path(settings.root))  # before anything imports Prefect
         from flows.commands.run import run_curriculum
 
         # Ended by SIGTERM as by Ctrl-C: the step is marked, the training process ended.
@@ -101,9 +105,7 @@ def ingest(
         ingest_and_account(console, Warehouse(root.absolute()), source, rejects)
 
 
-@app.command(
-    epilog='Example: rlsift sql "SELECT stage, outcome, count(*) FROM prompt_difficulty_history GROUP BY ALL"'
-)
+@app.command(epilog='Example: rlsift sql "SELECT stage, outcome, count(*) FROM prompt_difficulty_history GROUP BY ALL"')
 def sql(
     statement: Annotated[str, typer.Argument(help="One SELECT over the warehouse's tables and views.")],
     root: Root = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 import threading
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, cast
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -31,8 +32,8 @@ from tasks.progress import (
 )
 
 _MARKS = {"done": ("✓", "green"), "cached": ("=", "cyan"), "failed": ("✗", "red")}
-_LABEL_WIDTH = 30
-_BAR_WIDTH = 24
+_LABEL_WIDTH = 32
+_BAR_WIDTH = 18
 
 
 class RichReporter:
@@ -47,9 +48,7 @@ class RichReporter:
 
     def start(self, label: str, total: int | None, unit: str, done: int = 0) -> None:
         with self._lock:
-            self._step = StepProgress(
-                label, total, unit, resumed_at=done, started_at=self._clock(), done=done
-            )
+            self._step = StepProgress(label, total, unit, resumed_at=done, started_at=self._clock(), done=done)
 
     def advance(self, n: int = 1, **facts: str | float) -> None:
         with self._lock:
@@ -61,10 +60,11 @@ class RichReporter:
         with self._lock:
             step, self._step = self._step, None
         if step is not None:
-            self._console.print(_finished_line(step, outcome, self._clock() - step.started_at), soft_wrap=False)
+            line = _finished_line(step, outcome, self._clock() - step.started_at)
+            self._console.print(line, no_wrap=True, overflow="ellipsis")
 
     def say(self, message: str) -> None:
-        self._console.print(escape(message), highlight=False)
+        self._console.print(Text(message))
 
     def __rich__(self) -> RenderableType:
         with self._lock:
@@ -83,29 +83,29 @@ class RichReporter:
 
 def _second_line(step: StepProgress, now: float) -> RenderableType:
     rate, left = step.rate(now), step.seconds_left(now)
-    words = [step.counted()]
-    if rate is not None:
-        words.append(format_rate(rate, step.unit))
-    words.append(f"{format_duration(now - step.started_at)} so far" if left is None else f"{format_duration(left)} left")
-    grid = Table.grid(padding=(0, 1))
+    elapsed = f"{format_duration(now - step.started_at)} so far"
+    words = [
+        step.counted(),
+        "" if rate is None else format_rate(rate, step.unit),
+        elapsed if left is None else f"{format_duration(left)} left",
+    ]
     bar = ProgressBar(total=step.total, completed=step.done, width=_BAR_WIDTH, pulse=step.total is None)
-    grid.add_row("  ", bar, Text(" · ".join(words), no_wrap=True, overflow="ellipsis"))
+    grid = Table.grid(padding=(0, 1))
+    grid.add_row(" ", bar, Text(" · ".join(filter(None, words)), no_wrap=True, overflow="ellipsis"))
     return grid
 
 
 def _finished_line(step: StepProgress, outcome: str, seconds: float) -> Text:
     mark, style = _MARKS.get(outcome, ("■", "yellow"))
-    line = Text(f"{mark} ", style=style, no_wrap=True, overflow="ellipsis")
+    line = Text(f"{mark} ", style=style)
     line.append(step.label.ljust(_LABEL_WIDTH), style="default")
-    # A cached step did nothing, so neither its count nor its duration says anything.
-    details = [outcome] if outcome == "cached" else [format_duration(seconds)]
-    if outcome != "cached" and step.done:
-        details.append(step.counted())
-    if outcome not in ("done", "cached"):
-        details.insert(0, outcome)
-    if step.facts:
-        details.append(format_facts(step.facts))
-    return line.append("  " + " · ".join(details), style="dim")
+    details = [
+        "" if outcome == "done" else outcome,
+        "" if outcome == "cached" else format_duration(seconds),
+        step.counted(),
+        format_facts(step.facts),
+    ]
+    return line.append("  " + " · ".join(filter(None, details)), style="dim")
 
 
 @contextmanager
@@ -117,7 +117,8 @@ def make_reporter(console: Console) -> Iterator[Reporter]:
         return
     reporter = RichReporter(console)
     # Transient: whatever ends the run, Ctrl-C included, leaves no half-drawn bar behind.
-    with Live(reporter, console=console, refresh_per_second=8, transient=True), _logs_through(sys.stderr):
+    live = Live(reporter, console=console, refresh_per_second=8, transient=True)
+    with _logs_above_the_display(), live:
         try:
             yield reporter
         finally:
@@ -140,16 +141,23 @@ def _plain_log_lines() -> Iterator[None]:
         logger.propagate = propagate
 
 
-@contextmanager
-def _logs_through(stream: TextIO) -> Iterator[None]:
-    """Let the log handlers that hold the terminal write to `stream`, which prints above the live display.
+class _CurrentStderr(io.TextIOBase):
+    """Writes to what sys.stderr is by then; while the display is live, that prints above it.
 
-    While it is live, Rich replaces sys.stderr; handlers made before still hold the real one, and Prefect's
-    hold it in a console of their own.
+    Rich's own stand-in would not do: a Console that is given it writes to the terminal behind it.
     """
-    terminals = (sys.__stderr__, sys.__stdout__)
-    loggers = [logging.getLogger(), *map(logging.getLogger, list(logging.Logger.manager.loggerDict))]
-    handlers = {handler for a_logger in loggers for handler in a_logger.handlers}
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+
+@contextmanager
+def _logs_above_the_display() -> Iterator[None]:
+    """Redirect the log handlers that hold the terminal; Prefect's hold it in a console of their own."""
+    terminals = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+    stream = cast(TextIO, _CurrentStderr())
+    known = [logging.root, *logging.Logger.manager.loggerDict.values()]
+    handlers = {handler for one in known if isinstance(one, logging.Logger) for handler in one.handlers}
     with ExitStack() as undo:
         for handler in handlers:
             if isinstance(handler, logging.StreamHandler) and handler.stream in terminals:
@@ -189,14 +197,14 @@ def print_summary(console: Console, summary: RunSummary) -> None:
     table.add_column("evaluation set", overflow="fold")
     table.add_column(summary.metric, no_wrap=True)
     for stage in summary.stages:
-        table.add_row(
-            str(stage.stage),
-            f"{stage.prompts_selected:,}",
-            f"{stage.rollouts:,}",
-            _skipped(stage),
-            Text("\n".join(stage.pass_rates)),
-            "\n".join(_per_cent(before, after) for before, after in stage.pass_rates.values()),
-        )
+        made = f"{stage.rollouts:,}"
+        counts = [str(stage.stage), f"{stage.prompts_selected:,}", made, _skipped(stage)]
+        if not stage.pass_rates:
+            table.add_row(*counts)
+        for name, (before, after) in stage.pass_rates.items():
+            table.add_row(*counts, Text(name), _per_cent(before, after))
+            counts = [""] * len(counts)
+        table.add_section()
     console.print()
     console.print(table)
     if summary.report is not None:
@@ -220,4 +228,4 @@ def _skipped(stage: StageSummary) -> str:
 
 def _per_cent(before: float | None, after: float | None) -> str:
     first, second = ("–" if value is None else f"{100 * value:.1f}" for value in (before, after))
-    return f"{first:>5} → {second:>5} %"
+    return f"{first:>5} → {second:>5}%"

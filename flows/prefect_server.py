@@ -30,7 +30,8 @@ def configure_prefect(root: Path) -> None:
     for name, value in QUIET_AND_LOCAL.items():
         os.environ.setdefault(name, value)
     if "PREFECT_API_URL" not in os.environ:
-        os.environ.setdefault("PREFECT_HOME", str(root / "prefect"))
+        home = Path(os.environ.setdefault("PREFECT_HOME", str(root / "prefect")))
+        home.mkdir(parents=True, exist_ok=True)  # Prefect makes the last directory only
 
 
 def start_server() -> Callable[[], None]:
@@ -40,11 +41,11 @@ def start_server() -> Callable[[], None]:
     """
     if "PREFECT_API_URL" in os.environ:
         return lambda: None
+    from prefect.server.api.server import SubprocessASGIServer
+
     failure: list[Exception] = []
 
     def start() -> None:
-        from prefect.server.api.server import SubprocessASGIServer
-
         try:
             SubprocessASGIServer().start()
         except Exception as error:

@@ -138,9 +138,7 @@ class Generation(Section):
     @model_validator(mode="after")
     def full_support(self) -> Generation:
         if self.top_p != 1.0:
-            raise ValueError(
-                f"top_p={self.top_p}: off-policy ratios need the full distribution, so top_p must be 1"
-            )
+            raise ValueError(f"top_p={self.top_p}: off-policy ratios need the full distribution, so top_p must be 1")
         return self
 
 
@@ -209,7 +207,7 @@ class AllSelection(Section):
     """The whole pool."""
 
     type: Literal["all"] = "all"
-    alpha: Literal[1.0] = 1.0
+    alpha: float = Field(default=1.0, ge=1, le=1)
 
 
 Selection = Annotated[

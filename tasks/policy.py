@@ -63,5 +63,3 @@ def count_parameters(path: Path) -> int:
                 shape = tensors.get_slice(name).get_shape()
                 total += math.prod(shape)
     return total
-
-

@@ -17,7 +17,10 @@ class Reporter(Protocol):
     """One step at a time; calls may come from any thread."""
 
     def start(self, label: str, total: int | None, unit: str, done: int = 0) -> None:
-        """A step begins, e.g. "stage 1/2 · train", with `done` units left over from an earlier attempt."""
+        """A step begins, e.g. "stage 1/2 · train", with `done` units left over from an earlier attempt.
+
+        `total` is None and `unit` empty where there is nothing to count.
+        """
 
     def advance(self, n: int = 1, **facts: str | float) -> None:
         """`n` more units are done. `facts` stand beside the bar, e.g. reward=0.53."""
@@ -41,8 +44,10 @@ class StepProgress:
     facts: Mapping[str, str | float] = field(default_factory=dict)
 
     def counted(self) -> str:
-        of_total = "" if self.total is None else f"/{self.total:,}"
-        return f"{self.done:,}{of_total} {self.unit}"
+        """E.g. "40/100 steps"; empty where nothing was counted."""
+        if self.total is None:
+            return f"{self.done:,} {self.unit}" if self.done else ""
+        return f"{self.done:,}/{self.total:,} {self.unit}"
 
     def rate(self, now: float) -> float | None:
         """Units a second, once there is something to divide."""
@@ -69,9 +74,11 @@ def format_rate(rate: float, unit: str) -> str:
 
 
 def format_facts(facts: Mapping[str, str | float]) -> str:
-    return ", ".join(
-        f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}" for name, value in facts.items()
-    )
+    shown = {name: f"{value:.3g}" if isinstance(value, float) else value for name, value in facts.items()}
+    return ", ".join(f"{name}={value}" for name, value in shown.items())
+
+
+_ENDINGS = {"cached": "is cached", "failed": "has failed"}
 
 
 class LogReporter:
@@ -109,11 +116,12 @@ class LogReporter:
         with self._lock:
             step, self._step = self._step, None
             now = self._clock()
-        if step is not None:
-            counted = f" with {step.counted()}" if step.done else ""
-            logger.info(
-                "%s is %s after %s%s.", step.label, outcome, format_duration(now - step.started_at), counted
-            )
+        if step is None:
+            return
+        ending = _ENDINGS.get(outcome, f"is {outcome}")
+        counted = f" with {step.counted()}" if step.counted() else ""
+        duration = format_duration(now - step.started_at)
+        logger.info("%s %s after %s%s.", step.label, ending, duration, counted)
 
     def say(self, message: str) -> None:
         logger.info("%s", message)

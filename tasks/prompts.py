@@ -24,8 +24,9 @@ SetKey = tuple[str, str]
 """(split, set name)"""
 
 MEMBERS = """
-    SELECT set_name, prompt_id, min((source, row_index)) AS place FROM prompt_sources
-    WHERE fingerprint = $1 AND split = $2 GROUP BY ALL ORDER BY set_name, place
+    SELECT set_name, prompt_id FROM prompt_sources
+    WHERE fingerprint = $1 AND split = $2
+    GROUP BY set_name, prompt_id ORDER BY set_name, min((source, row_index))
 """
 PROMPTS = """
     WITH members AS (

@@ -11,8 +11,8 @@ import pyarrow as pa
 import torch
 
 from pipeline_lib.policy import load_policy, resolve_device
-from pipeline_lib.records import Prompt, RolloutGroup
-from pipeline_lib.rewards import Grader
+from pipeline_lib.records import RolloutGroup
+from pipeline_lib.rewards.grader import Grader
 from pipeline_lib.rollout import (
     SamplingParams,
     groups_from_table,
@@ -150,5 +150,3 @@ class CollectValidation(RolloutStep):
 def load_groups(root: Path, rollouts: Done) -> list[RolloutGroup]:
     """All groups that a rollout step left in the lake."""
     return [g for path in rollouts.outputs["shards"] for g in groups_from_table(read_shard(root / path))]
-
-

@@ -65,7 +65,8 @@ class Select(Step):
         fingerprints = [self.rollouts_train.fingerprint, *(done.fingerprint for done in self.trained)]
         pool = at.warehouse.query(CANDIDATES, {"fingerprints": fingerprints})
         prompt_ids = np.array(pool["prompt_id"].to_pylist(), dtype=object)
-        cosine_NV, validation_sets = None, ()
+        cosine_NV: np.ndarray | None = None
+        validation_sets: tuple[str, ...] = ()
         if self.score is not None:
             validation_sets = tuple(sorted(set_members(at.warehouse, self.ingest, "validation")))
             cosines = at.warehouse.query(COSINES, [self.score.fingerprint])["cosine"].to_numpy()

@@ -172,9 +172,16 @@ def perform(step: Step) -> Done:
         return Done(step.fingerprint, work.outputs, cached=False)
 
 
+def perform_as_task(step: Step) -> Done:
+    """`perform` as a Prefect task that bears the step's name."""
+    state = _task.with_options(name=step.name)(step, return_state=True)
+    done: Done = state.result()
+    return done
+
+
 @task(cache_policy=NO_CACHE, persist_result=False, task_run_name="{step.label}")
-def perform_as_task(step: Step) -> Done | State[Done]:
-    """`perform` as Prefect shows it: a step found complete ends in the state named Cached."""
+def _task(step: Step) -> Done | State[Done]:
+    """A step found complete ends in the state named Cached."""
     done = perform(step)
     if done.cached:
         return Completed(name="Cached", data=done, message=f"{step.label}: found complete in the warehouse")
@@ -223,9 +230,7 @@ def _started_row(step: Step, warehouse: Warehouse) -> pa.Table:
     return pa.Table.from_pylist([row])
 
 
-def _ended_row(
-    step: Step, status: str, *, outputs: dict[str, Any] | None = None, error: str | None = None
-) -> pa.Table:
+def _ended_row(step: Step, status: str, *, outputs: dict[str, Any] | None = None, error: str | None = None) -> pa.Table:
     row = {
         "fingerprint": step.fingerprint,
         "status": status,

@@ -96,9 +96,7 @@ class TrainStage(Step):
         chosen = set(selected)
         prompts = [p for p in load_prompts(at.warehouse, self.ingest, "train") if p.prompt_id in chosen]
         fingerprints = [self.rollouts_train.fingerprint, *(done.fingerprint for done in self.trained)]
-        history = at.warehouse.query(
-            HISTORY, {"fingerprints": fingerprints, "selection": self.selection.fingerprint}
-        )
+        history = at.warehouse.query(HISTORY, {"fingerprints": fingerprints, "selection": self.selection.fingerprint})
         job = TrainJob(
             policy_path=self.policy.outputs["path"],
             policy_id=self.policy.outputs["policy_id"],
@@ -149,9 +147,7 @@ class TrainStage(Step):
 
 def _facts(row: dict[str, Any]) -> dict[str, str | float]:
     known = {"reward": row["reward"], "zero_variance": row["frac_reward_zero_std"]}
-    return {name: value for name, value in known.items() if value is not None} | {
-        "skipped": row["prompts_skipped"]
-    }
+    return {name: value for name, value in known.items() if value is not None} | {"skipped": row["prompts_skipped"]}
 
 
 @contextmanager
@@ -176,4 +172,3 @@ def _worker(directory: Path, log_path: Path) -> Iterator[subprocess.Popen[bytes]
                 except subprocess.TimeoutExpired:
                     worker.kill()
                     worker.wait()
-

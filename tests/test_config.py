@@ -55,7 +55,12 @@ def test_root_from_the_command_line_is_relative_to_the_working_directory(
 def test_overrides(config_file: Path) -> None:
     config = load_config(
         config_file,
-        ["train.steps=3", "train.sampler.type=uniform", "selection={type: random, alpha: .5}", "prompts.train.0.count=9"],
+        [
+            "train.steps=3",
+            "train.sampler.type=uniform",
+            "selection={type: random, alpha: .5}",
+            "prompts.train.0.count=9",
+        ],
     )
     assert config.train.steps == 3
     assert config.train.sampler.type == "uniform"

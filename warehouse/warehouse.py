@@ -202,7 +202,5 @@ def _in_words(what: str = "") -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        remedy = (
-            "\nQueries only read; rows are written by the pipeline." if "read-only mode" in str(error) else ""
-        )
+        remedy = "\nQueries only read; rows are written by the pipeline." if "read-only mode" in str(error) else ""
         raise WarehouseError(f"{what}{error}{remedy}") from error

@@ -23,10 +23,8 @@ def ingest_and_account(console: Console, warehouse: Warehouse, source: FileSourc
     for reason, count in result.reject_counts.items():
         console.print(f"  {reason:<24} {count:>9,}")
     if result.rejects:
-        shown = [
-            {"row": r.row_index, "reason": r.reason, "detail": r.detail} for r in result.rejects[:n_rejects]
-        ]
+        shown = [{"row": r.row_index, "reason": r.reason, "detail": r.detail} for r in result.rejects[:n_rejects]]
         console.print(rich_table(pa.Table.from_pylist(shown), title="Left out"))
-        console.print("All of them: rlsift sql \"SELECT * FROM prompt_rejects\" --root " + str(warehouse.root))
+        console.print('All of them: rlsift sql "SELECT * FROM prompt_rejects" --root ' + str(warehouse.root))
     if known:
         console.print("This file was in the warehouse already; nothing changed.")

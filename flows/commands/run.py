@@ -6,24 +6,28 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flows.prefect_server import configure_prefect, start_server
-from flows.commands.summary import print_run_summary
+from flows.prefect_server import start_server
 from pipeline_lib.config import RunConfig, config_hash
 from warehouse import Warehouse
 
-STATUS = "SELECT status, config_hash FROM runs WHERE run_id = $1"
+STATUS = "SELECT status FROM runs WHERE run_id = $1 AND config_hash = $2"
 
 
 def run_curriculum(config: RunConfig, console: Console, messages: Console) -> None:
-    """Do what is left of the run and show what came of it."""
-    configure_prefect(Path(config.root))
+    """Do what is left of the run and show what came of it. Prefect must have been configured."""
     warehouse = Warehouse(Path(config.root))
-    if _recorded_status(warehouse, config) == "completed" and _nothing_left(config):
+    if _recorded_complete(warehouse, config) and _nothing_left(config):
         console.print(f"Run {config.name} is complete: every step is recorded, nothing was done.")
-        print_run_summary(console, warehouse, config.name)
-        return
-    wait_for_server = start_server()
+    else:
+        _run(config, messages)
+    from flows.commands.summary import print_run_summary
 
+    print_run_summary(console, warehouse, config.name)
+
+
+def _run(config: RunConfig, messages: Console) -> None:
+    wait_for_server = start_server()
+    # The imports below take as long as the server's start: both at once.
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
     from flows.curriculum import curriculum
@@ -35,16 +39,13 @@ def run_curriculum(config: RunConfig, console: Console, messages: Console) -> No
         # Heartbeats are for a server that outlives this process; each flow would wait a second for its own.
         with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
             curriculum(config)
-    print_run_summary(console, warehouse, config.name)
 
 
-def _recorded_status(warehouse: Warehouse, config: RunConfig) -> str | None:
+def _recorded_complete(warehouse: Warehouse, config: RunConfig) -> bool:
     if not warehouse.path.exists():
-        return None
-    rows = warehouse.query(STATUS, [config.name]).to_pylist()
-    if not rows:
-        return None
-    return rows[0]["status"] if rows[0]["config_hash"] == config_hash(config) else "other config"
+        return False
+    rows = warehouse.query(STATUS, [config.name, config_hash(config)]).to_pylist()
+    return bool(rows) and rows[0]["status"] == "completed"
 
 
 def _nothing_left(config: RunConfig) -> bool:

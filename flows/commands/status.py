@@ -38,7 +38,7 @@ def the_run(warehouse: Warehouse, run_id: str | None) -> str:
     known = warehouse.snapshot_query("SELECT run_id FROM runs ORDER BY 1")["run_id"].to_pylist()
     if run_id is None and len(known) == 1:
         return str(known[0])
-    if run_id not in known:
+    if run_id is None or run_id not in known:
         asked = "more than one run is there" if run_id is None else f"no run is named {run_id!r}"
         raise WarehouseError(f"{asked} under {warehouse.root}; name one of: {', '.join(known) or '(none)'}")
     return run_id

@@ -40,9 +40,7 @@ class TrainResult(BaseModel):
     ended_early: str | None
 
 
-def write_job(
-    directory: Path, job: TrainJob, prompts: Sequence[Prompt], history: Sequence[Observation]
-) -> None:
+def write_job(directory: Path, job: TrainJob, prompts: Sequence[Prompt], history: Sequence[Observation]) -> None:
     rows = [
         {
             "data_source": p.data_source,

@@ -33,8 +33,7 @@ def write_step_records(
 ) -> None:
     """Write `directory/step-NNNNNN/`: train_steps, sampler_decisions, rollout_stats, and the trajectories."""
     decisions = [
-        {"step": step, "position": position, **decision._asdict()}
-        for position, decision in enumerate(batch.decisions)
+        {"step": step, "position": position, **decision._asdict()} for position, decision in enumerate(batch.decisions)
     ]
     with new_directory(directory / f"step-{step:06d}") as path:
         pq.write_table(pa.Table.from_pylist([{"step": step, **train_step}]), path / "train_steps.parquet")

@@ -74,7 +74,11 @@ class Trainer:
             last = self._step == self._config.steps or ended_early is not None
             if last or self._step % self._config.checkpoint_every == 0:
                 save_checkpoint(
-                    self._directory / "checkpoints", self._step, self._policy, self._state(), self._config.keep_last
+                    self._directory / "checkpoints",
+                    self._step,
+                    self._policy,
+                    self._state(),
+                    self._config.keep_last,
                 )
         return ended_early
 

@@ -72,7 +72,7 @@ def update_policy(
             weights_BT=token_weights(mask_BT, config.loss, n_sequences=n_sequences, n_tokens=n_tokens),
             config=config.loss,
         )
-        terms.loss.backward()  # type: ignore[no-untyped-call]
+        terms.loss.backward()
         difference_BT = (current.logprobs_BT.detach() - batch.behaviour_logprobs_BT).abs()
         assert current.entropy_BT is not None
         totals["loss"] += float(terms.loss.detach())
@@ -105,4 +105,3 @@ def update_policy(
         sampling_logp_difference_mean=per_token(totals["difference"]),
         sampling_logp_difference_max=largest_difference if n_taking_part else None,
     )
-

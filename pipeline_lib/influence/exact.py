@@ -36,7 +36,7 @@ def exact_scores(
     """<g_i, v_j>, its cosine, and |g_i| for every prompt i and validation set j. CROPI, arXiv 2510.26491.
 
     A group without signal has gradient 0: it is never run and scores 0 throughout. `progress` is told how
-    many more prompts are done. Nothing is kept of a prompt but V + 1 numbers.
+    many more of the others are done. Nothing is kept of a prompt but V + 1 numbers.
     Raises ValueError when no group of a validation set has signal, or a gradient is not finite.
     """
     check_signal(validation)
@@ -44,7 +44,6 @@ def exact_scores(
     dot_NV = np.zeros((len(groups), len(validation)))
     squared_norm_N = np.zeros(len(groups))
     weighted_N = [weighted_trajectories(group) for group in groups]
-    progress(sum(not weighted for weighted in weighted_N))
     packable = supports(policy.model)
     for pack in _packs(weighted_N, tokens_per_micro_batch if packable else 0):
         prompts = [weighted_N[i] for i in pack]
@@ -53,9 +52,7 @@ def exact_scores(
         else:
             # A prompt of several micro-batches: its gradient has to be whole before its norm is taken.
             [weighted] = prompts
-            g_D = gradient(
-                policy, weighted, temperature=temperature, tokens_per_micro_batch=tokens_per_micro_batch
-            )
+            g_D = gradient(policy, weighted, temperature=temperature, tokens_per_micro_batch=tokens_per_micro_batch)
             dots, squares = _plain_dots(g_D, directions_VD)
         dot_NV[pack] = dots.numpy()
         squared_norm_N[pack] = squares.numpy()
@@ -79,9 +76,7 @@ def _directions(
         for parameter in policy.model.parameters()
     ]
     for j, groups in enumerate(validation.values()):
-        v_D = mean_gradient(
-            policy, groups, temperature=temperature, tokens_per_micro_batch=tokens_per_micro_batch
-        )
+        v_D = mean_gradient(policy, groups, temperature=temperature, tokens_per_micro_batch=tokens_per_micro_batch)
         for row_VD, part in zip(directions_VD, v_D, strict=True):
             row_VD[j] = part.reshape(-1)
     return directions_VD

@@ -57,16 +57,12 @@ def gradient(
     with requiring_grad(policy, True):
         for indices in micro_batches(lengths, tokens_per_micro_batch):
             J = surrogate(policy, [weighted[i] for i in indices], temperature=temperature)
-            for sum_, part in zip(
-                total, torch.autograd.grad(J, parameters, materialize_grads=True), strict=True
-            ):
+            for sum_, part in zip(total, torch.autograd.grad(J, parameters, materialize_grads=True), strict=True):
                 sum_.add_(part)
     return total
 
 
-def group_gradient(
-    policy: Policy, group: RolloutGroup, *, temperature: float, tokens_per_micro_batch: int
-) -> Gradient:
+def group_gradient(policy: Policy, group: RolloutGroup, *, temperature: float, tokens_per_micro_batch: int) -> Gradient:
     """The gradient g_i of one prompt; all zeros, without a forward pass, where the group has no signal."""
     return gradient(
         policy,

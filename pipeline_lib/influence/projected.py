@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -17,8 +16,8 @@ from pipeline_lib.influence.validation import ValidationGroups, check_signal, me
 from pipeline_lib.policy import Policy
 from pipeline_lib.records import RolloutGroup
 
-BATCH_ENTRIES = 1 << 29
-"""Kept coordinates held at once over a batch of prompts: 2 GiB in float32."""
+BATCH_ENTRIES = 1 << 30
+"""Kept coordinates held at once, 4 GiB in float32: the more prompts share a block, the less is drawn."""
 
 
 def projection_of(config: ProjectedInfluence, policy: Policy) -> Projection:
@@ -40,23 +39,23 @@ def projected_features(
     tokens_per_micro_batch: int,
     progress: Callable[[int], None],
 ) -> Features:
-    """The projected gradient of each prompt, all zeros where the group has no signal (such a group is not run).
+    """The projected gradient of each prompt; all zeros, without a run, where its group has no signal.
 
-    `progress` is told how many more prompts are done.
+    `progress` is told how many more prompts with signal are done.
     """
 
     def gradients() -> Iterator[Gradient]:
         for i in with_signal:
-            yield group_gradient(
+            g = group_gradient(
                 policy, groups[i], temperature=temperature, tokens_per_micro_batch=tokens_per_micro_batch
             )
             progress(1)
+            yield g
 
     values_NK = np.zeros((len(groups), projection.dimension), dtype=np.float32)
     with_signal = [i for i, group in enumerate(groups) if group.has_signal]
-    progress(len(groups) - len(with_signal))
     if with_signal:
-        values_NK[with_signal] = _project(projection, gradients())
+        values_NK[with_signal] = _project(projection, gradients(), len(with_signal))
     return Features(tuple(group.prompt_id for group in groups), values_NK, projection.name)
 
 
@@ -76,11 +75,10 @@ def validation_features(
     values_VK = _project(
         projection,
         (
-            mean_gradient(
-                policy, groups, temperature=temperature, tokens_per_micro_batch=tokens_per_micro_batch
-            )
+            mean_gradient(policy, groups, temperature=temperature, tokens_per_micro_batch=tokens_per_micro_batch)
             for groups in validation.values()
         ),
+        len(validation),
     )
     return Features(tuple(validation), values_VK, projection.name)
 
@@ -132,10 +130,14 @@ def projected_scores(
     return scores_of_features(prompts, directions)
 
 
-def _project(projection: Projection, gradients: Iterable[Gradient]) -> np.ndarray:
-    masked = (projection.mask(gradient) for gradient in gradients)
-    size = max(1, BATCH_ENTRIES // max(1, projection.n_kept))
+def _project(projection: Projection, gradients: Iterator[Gradient], n: int) -> np.ndarray:
+    """The features of n gradients, taken one by one and projected in batches."""
+    size = min(n, max(1, BATCH_ENTRIES // projection.n_kept))
+    masked_BM = torch.empty(size, projection.n_kept, device=projection.device)
     features = []
-    while batch := list(islice(masked, size)):
-        features.append(projection.project(torch.stack(batch)).cpu().numpy())
+    for start in range(0, n, size):
+        rows = min(size, n - start)
+        for row in range(rows):
+            masked_BM[row] = projection.mask(next(gradients))
+        features.append(projection.project(masked_BM[:rows]).cpu().numpy())
     return np.concatenate(features)

@@ -1,4 +1,4 @@
-"""A random projection of gradients: a mask of coordinates, then Johnson-Lindenstrauss. CROPI, arXiv 2510.26491.
+"""Random projection of gradients, a mask and then Johnson-Lindenstrauss. CROPI, arXiv 2510.26491.
 
 Coordinate i is the i-th entry of the parameters laid end to end; what is drawn for it depends on the seed and
 on i alone. Suffixes: M kept coordinates, K dimensions of the feature, B gradients.
@@ -34,7 +34,7 @@ class Projection:
         self, sizes: Sequence[int], *, keep_ratio: float, dimension: int, seed: int, device: torch.device
     ) -> None:
         self.dimension = dimension
-        self.seed = seed
+        self.first_block_seed = int(_hash(torch.tensor(-1), seed)) % 2**32
         self.device = device
         self.scale = 1 / math.sqrt(keep_ratio)
         starts = list(accumulate(sizes, initial=0))
@@ -44,10 +44,14 @@ class Projection:
         ]
         self.local_M = [kept_M - start for kept_M, start in zip(kept, starts, strict=False)]
         self.n_kept = sum(len(kept_M) for kept_M in kept)
+        if self.n_kept == 0:
+            raise ValueError(
+                f"keep_ratio={keep_ratio} keeps none of {starts[-1]} coordinates; raise influence.keep_ratio"
+            )
         blocks, counts = torch.unique_consecutive(torch.cat(kept) // BLOCK, return_counts=True)
         self.blocks = list(zip(blocks.tolist(), counts.tolist(), strict=True))
         self.name = (
-            f"mask {keep_ratio:g} then gaussian {dimension} of {starts[-1]} coordinates, seed {seed}, "
+            f"mask {keep_ratio} then gaussian {dimension} of {starts[-1]} coordinates, seed {seed}, "
             f"{_generator_name(device)}"
         )
 
@@ -66,30 +70,26 @@ class Projection:
             start = stop
         return features_BK / math.sqrt(self.dimension)
 
+    def block_seed(self, block: int) -> int:
+        """Distinct for all blocks: torch's CPU generator heeds 32 bits of its seed, in which the hashes of
+        some ten thousand blocks would collide."""
+        return (self.first_block_seed + block) % 2**32
+
     def _gaussian_blocks(self) -> Iterator[torch.Tensor]:
         generator = torch.Generator(self.device)
         for block, count in self.blocks:
-            generator.manual_seed(block_seed(self.seed, block))
+            generator.manual_seed(self.block_seed(block))
             yield torch.randn(count, self.dimension, generator=generator, device=self.device)
 
 
-def kept_coordinates(
-    start: int, stop: int, *, keep_ratio: float, seed: int, device: torch.device
-) -> torch.Tensor:
-    """Which of the coordinates start..stop-1 the mask keeps, ascending: those whose hash is below keep_ratio."""
+def kept_coordinates(start: int, stop: int, *, keep_ratio: float, seed: int, device: torch.device) -> torch.Tensor:
+    """Which of the coordinates start..stop-1 the mask keeps: those whose hash falls below keep_ratio."""
     threshold = round(keep_ratio * 2**53)
     kept = []
     for chunk in range(start, stop, _CHUNK):
         index = torch.arange(chunk, min(chunk + _CHUNK, stop), dtype=torch.int64, device=device)
         kept.append(index[_shift_right(_hash(index, seed), 11) < threshold])
     return torch.cat(kept) if kept else torch.empty(0, dtype=torch.int64, device=device)
-
-
-def block_seed(seed: int, block: int) -> int:
-    """Distinct for all blocks of a seed: torch's CPU generator heeds 32 bits of its seed, where hashes of
-    some ten thousand blocks would collide."""
-    start = int(_hash(torch.tensor(-1), seed)) % 2**32
-    return (start + block) % 2**32
 
 
 def _hash(index: torch.Tensor, seed: int) -> torch.Tensor:

@@ -17,9 +17,7 @@ def check_signal(validation: ValidationGroups) -> None:
     for name, groups in validation.items():
         if not any(group.has_signal for group in groups):
             outcomes = Counter(group.outcome for group in groups)
-            found = (
-                ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())) or "no group"
-            )
+            found = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())) or "no group"
             raise ValueError(
                 f"validation set {name!r}: none of its {len(groups)} groups has a gradient ({found}), so it "
                 "gives influence no direction; give it prompts that the policy solves sometimes, raise "

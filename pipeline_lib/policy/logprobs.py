@@ -16,9 +16,7 @@ class TokenLogprobs:
     entropy_BT: torch.Tensor | None  # nats, 0 where masked; carries no gradient
 
 
-def token_logprobs(
-    policy: Policy, batch: TokenBatch, *, temperature: float, entropy: bool = False
-) -> TokenLogprobs:
+def token_logprobs(policy: Policy, batch: TokenBatch, *, temperature: float, entropy: bool = False) -> TokenLogprobs:
     """log π(x_t | s_t) at `temperature`, pad suppressed as the engine suppresses it; differentiable, float32."""
     T = batch.completion_ids_BT.shape[1]
     with policy.autocast():

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import argparse
 import math
-import random
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
+from typing import get_args
 
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from pipeline_lib.atomic import new_directory
-
-BUILTIN_DIRECTORY = Path(__file__).parent / "builtin"
+from pipeline_lib.config import ChainKind
+from pipeline_lib.policy.materialise import BUILTIN_DIRECTORY
+from pipeline_lib.prompts.chains import MARKER, OPERATIONS, SYMBOLS
 
 SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>", "<unk>")
 CHARACTERS = "0123456789+-*^=?>;|"
@@ -28,13 +30,16 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}>{% endif %}"
 )
 
-ERROR_RATES = {"+": 0.03, "-": 0.12, "*": 0.10, "^": 0.08}
-"""How often a step of that operation shows a wrong result, which the chain then goes on with."""
+ERROR_RATES = {"+": 0.05, "-": 0.12, "*": 0.12, "^": 0.12}
+"""How often the first step of a chain shows a wrong result, which the chain then goes on with."""
+ERROR_GROWTH = 0.8
+"""Each later step errs this much of the first step's rate more, so that long chains are hard."""
 
 ITERATIONS = 1500
 BATCH_SIZE = 64
 LEARNING_RATE = 3e-3
 WARMUP = 100
+LONGEST_CHAIN = 6
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
@@ -55,6 +60,12 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def make_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
+    """Random weights, drawn from torch's global generator."""
+    special = {
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+    }
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=96,
@@ -63,83 +74,66 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
         num_attention_heads=4,
         max_position_embeddings=128,
         tie_word_embeddings=False,
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
+        **special,
     )
     model = LlamaForCausalLM(config)
-    model.generation_config = GenerationConfig(
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
+    model.generation_config = GenerationConfig(**special)
     return model
 
 
-KINDS = ("+", "-", "+-", "*", "*+", "^", "^+")
-
-def sample_chain(rng):
-    kind = rng.choice(KINDS)
-    n = rng.randint(1, 6)
-    return rng.randrange(10), [(rng.choice(kind), rng.randrange(10)) for _ in range(n)]
-
-def apply(op, a, b):
-    return {"+": (a + b) % 10, "-": (a - b) % 10, "*": a * b % 10, "^": max(a, b)}[op]
-
-def noisy_solution(start, steps, rng):
-    value, shown = start, []
-    for k, (op, digit) in enumerate(steps):
-        result = apply(op, value, digit)
-        if rng.random() < ERROR_RATES[op] * (1 + 0.8 * k):
-            result = (result + rng.randint(1, 9)) % 10
-        shown.append(f"{value}{op}{digit}{result}")
+def noisy_example(random: Random) -> tuple[str, str]:
+    """A question and its worked solution, in which some steps are wrong."""
+    kind = random.choice(get_args(ChainKind))
+    value = random.randrange(10)
+    question, steps = str(value), []
+    for step in range(random.randint(1, LONGEST_CHAIN)):
+        symbol = random.choice("+-") if kind == "mixed" else SYMBOLS[kind]
+        digit = random.randrange(10)
+        result = OPERATIONS[symbol](value, digit) % 10
+        if random.random() < ERROR_RATES[symbol] * (1 + ERROR_GROWTH * step):
+            result = (result + random.randint(1, 9)) % 10
+        question += f"{symbol}{digit}"
+        steps.append(f"{value}{symbol}{digit}{result}")
         value = result
-    return ";".join(shown) + f"|{value}"
+    return f"{question}=?", f"{';'.join(steps)}{MARKER}{value}"
 
 
-def training_batch(tokenizer: PreTrainedTokenizerFast, rng: random.Random) -> tuple[torch.Tensor, torch.Tensor]:
+def training_batch(tokenizer: PreTrainedTokenizerFast, random: Random) -> tuple[torch.Tensor, torch.Tensor]:
     """Right-padded token ids and labels; only the solution and its eos are learnt."""
-    rows, prompt_lengths = [], []
-    for _ in range(BATCH_SIZE):
-        start, steps = sample_chain(rng)
-        prompt = f"{start}" + "".join(f"{o}{d}" for o, d in steps) + "=?"
-        prompt_lengths.append(len(prompt) + 2)  # bos and >
-        rows.append(tokenizer.encode(f"<bos>{prompt}>{noisy_solution(start, steps, rng)}<eos>"))
+    examples = [noisy_example(random) for _ in range(BATCH_SIZE)]
+    rows = [tokenizer.encode(f"<bos>{question}>{solution}<eos>") for question, solution in examples]
     S = max(map(len, rows))
     input_ids_BS = torch.tensor([row + [tokenizer.pad_token_id] * (S - len(row)) for row in rows])
     labels_BS = torch.full_like(input_ids_BS, -100)
-    for index, (row, length) in enumerate(zip(rows, prompt_lengths, strict=True)):
-        labels_BS[index, length : len(row)] = input_ids_BS[index, length : len(row)]
+    for index, (row, (question, _)) in enumerate(zip(rows, examples, strict=True)):
+        solution_span = slice(len(question) + 2, len(row))  # after bos and >
+        labels_BS[index, solution_span] = input_ids_BS[index, solution_span]
     return input_ids_BS, labels_BS
 
 
-def train(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, iterations: int, rng: random.Random) -> None:
+def train(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, iterations: int, random: Random) -> None:
+    """AdamW with a linear warm-up and a cosine down to a tenth of the learning rate."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.01)
-
-    def schedule(step: int) -> float:
-        return min((step + 1) / WARMUP, 0.1 + 0.45 * (1 + math.cos(math.pi * step / iterations)))
-
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, schedule)
     model.train()
     for step in range(iterations):
-        input_ids_BS, labels_BS = training_batch(tokenizer, rng)
+        cosine = 0.55 + 0.45 * math.cos(math.pi * step / iterations)
+        optimizer.param_groups[0]["lr"] = LEARNING_RATE * min((step + 1) / WARMUP, cosine)
+        input_ids_BS, labels_BS = training_batch(tokenizer, random)
         loss = model(input_ids=input_ids_BS, labels=labels_BS, use_cache=False).loss
+        optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        scheduler.step()
-        optimizer.zero_grad()
         if (step + 1) % 100 == 0:
-            print(f"iteration {step + 1}: loss {loss.item():.4f}", flush=True)
+            print(f"iteration {step + 1} of {iterations}: loss {loss.item():.4f}", flush=True)
 
 
 def make_builtin(out: Path, *, iterations: int = ITERATIONS, seed: int = 0) -> None:
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # more would sum in another order
     torch.manual_seed(seed)
     tokenizer = make_tokenizer()
     model = make_model(tokenizer)
-    train(model, tokenizer, iterations, random.Random(seed))
-    model.train(False)
+    train(model, tokenizer, iterations, Random(seed))
     with new_directory(out) as directory:
         model.save_pretrained(directory)
         tokenizer.save_pretrained(directory)

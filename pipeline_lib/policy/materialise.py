@@ -42,9 +42,7 @@ def _pretrained_directory(path: str) -> Path:
     directory = Path(path)
     if directory.is_dir():
         if not (directory / "config.json").is_file():
-            raise ConfigError(
-                f"policy.path = {path}: holds no config.json; save the policy with save_pretrained"
-            )
+            raise ConfigError(f"policy.path = {path}: holds no config.json; save the policy with save_pretrained")
         return directory
     if directory.is_absolute():
         raise ConfigError(f"policy.path = {path}: no such directory")
@@ -75,7 +73,7 @@ def _gguf_file(source: GgufPolicy) -> Path:
     files = sorted(f for place in spec.submodule_search_locations for f in Path(place).rglob("*.gguf"))
     if len(files) != 1:
         raise ConfigError(
-            f"policy.package = {source.package}: holds {len(files)} .gguf files, must be one; give policy.path"
+            f"policy.package = {source.package}: holds {len(files)} .gguf files, must hold one; give policy.path"
         )
     return files[0]
 
@@ -87,9 +85,7 @@ def _converted(file: Path, root: Path) -> Path:
     if not target.is_dir():
         missing = [package for package in ("gguf", "accelerate") if find_spec(package) is None]
         if missing:
-            raise ConfigError(
-                f"{file.name}: reading it needs {' and '.join(missing)}; pip install 'rlsift[gguf]'"
-            )
+            raise ConfigError(f"{file.name}: reading it needs {' and '.join(missing)}; pip install 'rlsift[gguf]'")
         with new_directory(target) as directory:
             _convert(file, directory)
     return target
@@ -103,11 +99,16 @@ def _convert(file: Path, directory: Path) -> None:
         dtype=torch.float32,
         quantization_config=GgufConfig(dequantize=True),
     )
-    settings = quantized.config.to_dict()
-    for key in ("quantization_config", "_name_or_path", "dtype"):
-        settings.pop(key, None)
-    model = AutoModelForCausalLM.from_config(type(quantized.config)(**settings), dtype=torch.bfloat16)
-    model.load_state_dict(quantized.state_dict())
+    settings = {
+        key: value
+        for key, value in quantized.config.to_dict().items()
+        if key not in ("quantization_config", "dtype") and not key.startswith("_")
+    }
+    with torch.device("meta"):  # every weight is about to be replaced
+        model = AutoModelForCausalLM.from_config(type(quantized.config)(**settings))
+    model.load_state_dict(quantized.state_dict(), assign=True)
+    model.tie_weights()
+    model.to(torch.bfloat16)
     model.generation_config = quantized.generation_config
     model.save_pretrained(directory)
     AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(directory)

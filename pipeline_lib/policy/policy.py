@@ -47,9 +47,12 @@ class Policy:
 
 def encode_messages(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) -> list[int]:
     encoded = tokenizer.apply_chat_template(
-        [dict(m) for m in messages], add_generation_prompt=True, tokenize=True, return_dict=True
+        [{"role": m["role"], "content": m["content"]} for m in messages],
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=True,
     )
-    return list(encoded["input_ids"])
+    return list(encoded["input_ids"])  # type: ignore[call-overload, index, arg-type]
 
 
 def resolve_device(device: str) -> torch.device:
@@ -60,9 +63,7 @@ def resolve_device(device: str) -> torch.device:
     return torch.device(device)
 
 
-def load_policy(
-    path: Path | str, *, device: torch.device, dtype: torch.dtype, trainable: bool = False
-) -> Policy:
+def load_policy(path: Path | str, *, device: torch.device, dtype: torch.dtype, trainable: bool = False) -> Policy:
     """Load weights, tokenizer and stop tokens from a directory (or hub id).
 
     Parameters of a trainable policy are float32 whatever `dtype` is. Raises ValueError when the tokenizer

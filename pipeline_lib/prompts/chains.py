@@ -78,6 +78,4 @@ def _question(kind: ChainKind, length: int, index: int) -> str:
     digits = f"{index % 10 ** (length + 1):0{length + 1}d}"
     pattern = _patterns(kind, length)[index // 10 ** (length + 1)]
     symbols = ["+-"[pattern >> i & 1] for i in range(length)] if kind == "mixed" else [SYMBOLS[kind]] * length
-    return (
-        digits[0] + "".join(symbol + digit for symbol, digit in zip(symbols, digits[1:], strict=True)) + "=?"
-    )
+    return digits[0] + "".join(symbol + digit for symbol, digit in zip(symbols, digits[1:], strict=True)) + "=?"

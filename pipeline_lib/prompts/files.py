@@ -71,9 +71,7 @@ def final_answer(gold: str) -> str:
     if answer.startswith("$") and answer.endswith("$"):
         answer = answer.strip("$").strip()
     if not answer:
-        raise BadRow(
-            "unparseable_gold", r"its last \boxed{ is empty or never closed, or nothing follows its ####"
-        )
+        raise BadRow("unparseable_gold", r"its last \boxed{ is empty or never closed, or nothing follows its ####")
     return answer
 
 

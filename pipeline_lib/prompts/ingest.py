@@ -95,9 +95,7 @@ def ingest(sources: Sequence[PromptSource], *, set_name: str, exclude: Collectio
         if prompt_id in exclude
     }
     good = [row for row in rows if row.prompt_id not in dropped]
-    rejects += [
-        Reject(row.source, row.row_index, *dropped[row.prompt_id]) for row in rows if row.prompt_id in dropped
-    ]
+    rejects += [Reject(row.source, row.row_index, *dropped[row.prompt_id]) for row in rows if row.prompt_id in dropped]
     drawn: set[str] = set()
     for label, source in zip(labels, sources, strict=True):
         drawn |= _draw(source, dict.fromkeys(row.prompt_id for row in good if row.source == label))

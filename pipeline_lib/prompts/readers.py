@@ -64,9 +64,7 @@ def _read_parquet(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
                     yield index, row
                     index += 1
     except (pa.ArrowException, OSError) as error:
-        raise ValueError(
-            f"{path}: not readable as Parquet at row {index}: {error}; write the file anew"
-        ) from None
+        raise ValueError(f"{path}: not readable as Parquet at row {index}: {error}; write the file anew") from None
 
 
 def _batch_rows(batch: pa.RecordBatch) -> Iterator[Row | BadRow]:

@@ -36,9 +36,7 @@ def _prompt(task: ReasoningGymTask, entry: Entry, examples: list[Entry], shots: 
     for example in [e for e in examples if e["question"] != entry["question"]][:shots]:
         messages.append({"role": "user", "content": example["question"]})
         messages.append({"role": "assistant", "content": example["answer"]})
-    args: Mapping[str, Any] = (
-        {"dataset": task.name, "config": task.config} if task.config else {"dataset": task.name}
-    )
+    args: Mapping[str, Any] = {"dataset": task.name, "config": task.config} if task.config else {"dataset": task.name}
     return Prompt(
         data_source=f"reasoning_gym/{task.name}",
         messages=(*messages, {"role": "user", "content": entry["question"]}),
@@ -81,14 +79,10 @@ def _generate(task: ReasoningGymTask, purpose: str, size: int) -> Iterator[Entry
     try:
         dataset = reasoning_gym.create_dataset(task.name, seed=_spread(purpose), size=size, **task.config)
     except (AssertionError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"reasoning_gym task {task.name}: config {task.config} is refused: {error}"
-        ) from error
+        raise ValueError(f"reasoning_gym task {task.name}: config {task.config} is refused: {error}") from error
     for i in range(size):
         entry = dataset[i]
-        yield json.loads(
-            json.dumps(json_safe({key: entry[key] for key in ("question", "answer", "metadata")}))
-        )
+        yield json.loads(json.dumps(json_safe({key: entry[key] for key in ("question", "answer", "metadata")})))
 
 
 def _spread(purpose: str) -> int:

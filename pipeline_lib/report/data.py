@@ -103,9 +103,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             "reason": _TEXT,
         }
     ),
-    "rejects": pa.schema(
-        {"split": _TEXT, "set_name": _TEXT, "reason": _TEXT, "n_rows": _INT, "example": _TEXT}
-    ),
+    "rejects": pa.schema({"split": _TEXT, "set_name": _TEXT, "reason": _TEXT, "n_rows": _INT, "example": _TEXT}),
     "samples": pa.schema(
         {
             "policy": _TEXT,  # in words, e.g. "after stage 2"

@@ -77,6 +77,8 @@ def _why_missing(data: ReportData) -> str:
     strategy = next((run["strategy"] for run in data.run.to_pylist()), None)
     if strategy not in (None, "influence"):
         return f"The selection strategy “{strategy}” computes no influence scores."
+    if any(stage["prompts_scored"] for stage in data.stages.to_pylist()):
+        return "No prompt of the pool has a gradient: every group was all right or all wrong."
     return "No stage has been scored yet."
 
 

@@ -41,9 +41,7 @@ class Grader:
     its work by `if __name__ == "__main__"`.
     """
 
-    def __init__(
-        self, *, time_limit: float = 5.0, memory_limit_mb: int = 1024, workers: int | None = None
-    ) -> None:
+    def __init__(self, *, time_limit: float = 5.0, memory_limit_mb: int = 1024, workers: int | None = None) -> None:
         self.time_limit = time_limit
         self.memory_limit_mb = memory_limit_mb
         self.workers = workers or min(os.cpu_count() or 1, 8)
@@ -141,9 +139,7 @@ def _settle(verifier: Verifier, prompt: Prompt, completion: str) -> Verdict | st
             return UNPARSEABLE
         return verifier.settle(prompt, answer) or answer
     except Exception:
-        logger.warning(
-            "the verifier %s failed on prompt %s", prompt.verifier, prompt.prompt_id, exc_info=True
-        )
+        logger.warning("the verifier %s failed on prompt %s", prompt.verifier, prompt.prompt_id, exc_info=True)
         return ERROR
 
 

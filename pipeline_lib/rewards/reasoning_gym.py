@@ -35,9 +35,7 @@ class ReasoningGym(Verifier):
             score = _score(prompt, prompt.gold)
         except Exception as error:
             return f"its scorer fails on its own answer {prompt.gold!r}: {type(error).__name__}: {error}"
-        return (
-            None if score >= CORRECT_FROM else f"its scorer gives its own answer {prompt.gold!r} only {score}"
-        )
+        return None if score >= CORRECT_FROM else f"its scorer gives its own answer {prompt.gold!r} only {score}"
 
     def extract(self, prompt: Prompt, completion: str) -> str | None:
         answer = answer_tag(completion)
@@ -51,9 +49,7 @@ class ReasoningGym(Verifier):
             score = _score(prompt, answer)
         except MemoryError:
             raise
-        except (
-            Exception
-        ):  # the scorer was shown to work on this entry, so it is the answer that it cannot read
+        except Exception:  # the scorer was shown to work on this entry, so it is the answer that it cannot read
             return UNPARSEABLE
         return Verdict(reward=score, correct=score >= CORRECT_FROM)
 

@@ -20,16 +20,17 @@ class RecordedSampling(LogitsProcessor):
     shows what it sampled one step later, as the last column of `input_ids_BS`.
     """
 
-    def __init__(self, temperature: float, suppressed_token_ids: Sequence[int], V: int, device: torch.device):
+    def __init__(self, temperature: float, suppressed_token_ids: Sequence[int]):
         self.temperature = temperature
-        self.offset_V = torch.zeros(V, device=device)
-        self.offset_V[list(suppressed_token_ids)] = float("-inf")
+        self.suppressed = list(suppressed_token_ids)
         self.logprobs_BV: torch.Tensor | None = None
         self.chosen_B: list[torch.Tensor] = []
 
     def __call__(self, input_ids_BS: torch.LongTensor, scores_BV: torch.FloatTensor) -> torch.FloatTensor:
         self.note_last_token(input_ids_BS)
-        self.logprobs_BV = torch.log_softmax(scores_BV / self.temperature + self.offset_V, dim=-1)
+        logits_BV = scores_BV / self.temperature
+        logits_BV[:, self.suppressed] = float("-inf")
+        self.logprobs_BV = torch.log_softmax(logits_BV, dim=-1)
         return self.logprobs_BV  # type: ignore[return-value]
 
     def note_last_token(self, input_ids_BS: torch.Tensor) -> None:
@@ -64,9 +65,7 @@ class TransformersEngine:
         P = max(len(p) for p in prompts)
         input_ids_BP = torch.tensor([[policy.pad_token_id] * (P - len(p)) + list(p) for p in prompts])
         attention_mask_BP = torch.tensor([[0] * (P - len(p)) + [1] * len(p) for p in prompts])
-        recorder = RecordedSampling(
-            params.temperature, policy.suppressed_token_ids, policy.model.config.vocab_size, policy.device
-        )
+        recorder = RecordedSampling(params.temperature, policy.suppressed_token_ids)
         with policy.autocast():
             sequences_BS = policy.model.generate(  # type: ignore[operator]
                 input_ids=input_ids_BP.to(policy.device),

@@ -17,11 +17,9 @@ def make_sampler(
     config: Sampler, prompt_ids: Sequence[str], history: Sequence[Observation], seed: int
 ) -> PromptSampler:
     """The sampler that `config` names, over `prompt_ids`, with `history` (oldest first) as its prior."""
-    sampler: PromptSampler
-    if isinstance(config, GresoSampler):
-        sampler = Greso(config, prompt_ids, seed)
-    else:
-        sampler = Uniform(prompt_ids, seed)
+    sampler: PromptSampler = (
+        Greso(config, prompt_ids, seed) if isinstance(config, GresoSampler) else Uniform(prompt_ids, seed)
+    )
     sampler.observe(history)
     sampler.end_step()  # the prior is not part of the first step
     return sampler

@@ -30,9 +30,7 @@ def select(config: Selection, candidates: Candidates, seed: Seed) -> pa.Table:
     `seed` matters to the random strategy alone: (run seed, stage) draws anew in each stage.
     """
     if len(candidates) == 0:
-        raise ValueError(
-            "0 prompts to select from: a stage needs at least 1; check prompts.train for rejects"
-        )
+        raise ValueError("0 prompts to select from: a stage needs at least 1; check prompts.train for rejects")
     return top_alpha(config.type, config.alpha, candidates, STRATEGIES[config.type](config, candidates, seed))
 
 

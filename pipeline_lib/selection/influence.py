@@ -45,6 +45,4 @@ def score_influence(config: InfluenceSelection, candidates: Candidates, seed: Se
 
 
 def _no_gradient(outcome: str) -> str:
-    return (
-        f"{'zero-variance' if outcome != 'ungraded' else 'nothing graded'} offline ({outcome}): no gradient"
-    )
+    return f"{'zero-variance' if outcome != 'ungraded' else 'nothing graded'} offline ({outcome}): no gradient"

@@ -31,12 +31,8 @@ class Strategy(Protocol):
 
 
 def pass_rate_words(candidates: Candidates) -> list[str]:
-    return [
-        f"pass rate {rate:.3g} of {n}" for rate, n in zip(candidates.pass_rate, candidates.n, strict=True)
-    ]
+    return [f"pass rate {rate:.3g} of {n}" for rate, n in zip(candidates.pass_rate, candidates.n, strict=True)]
 
 
 def unknown_pass_rate_words(candidates: Candidates) -> list[str | None]:
-    return [
-        "pass rate unknown: ranked last" if unknown else None for unknown in np.isnan(candidates.pass_rate)
-    ]
+    return ["pass rate unknown: ranked last" if unknown else None for unknown in np.isnan(candidates.pass_rate)]

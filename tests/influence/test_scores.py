@@ -42,9 +42,7 @@ def test_cosines_ranks_and_rows_by_hand() -> None:
 
 
 def test_a_length_that_is_not_finite_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"prompt b: its gradient has length nan.*check the policy's weights"
-    ):
+    with pytest.raises(ValueError, match=r"prompt b: its gradient has length nan.*check the policy's weights"):
         scores_from_dots(
             ["a", "b"],
             ["plus"],

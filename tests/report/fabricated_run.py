@@ -183,9 +183,7 @@ class _Fabricator:
 
     def offline(self) -> None:
         policy = {"policy_id": "policy-0", "path": "policies/0", "parent_policy_id": None}
-        self.insert(
-            "policies", [{**policy, "fingerprint": self.take(0, "policy"), "n_parameters": 135_000_000}]
-        )
+        self.insert("policies", [{**policy, "fingerprint": self.take(0, "policy"), "n_parameters": 135_000_000}])
         pool = list(self.skill)
         for name, ids in (("rollouts_validation", pool[:10]), ("rollouts_train", pool)):
             fingerprint = self.take(0, name)
@@ -272,9 +270,7 @@ class _Fabricator:
                 for position, prompt_id in enumerate(batch)
             ]
             groups = [
-                self.group(
-                    fingerprint, i, progress / 2, step=step, phase="train", policy=f"policy-{stage - 1}"
-                )
+                self.group(fingerprint, i, progress / 2, step=step, phase="train", policy=f"policy-{stage - 1}")
                 for i in batch
                 if i not in skipped
             ]

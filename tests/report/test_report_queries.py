@@ -81,9 +81,7 @@ def test_train_steps_come_in_the_order_of_the_run(warehouse: duckdb.DuckDBPyConn
 
 def test_the_histogram_holds_every_prompt_with_a_gradient(warehouse: duckdb.DuckDBPyConnection) -> None:
     rows = load(warehouse, "influence_histogram").to_pylist()
-    counted = sum(
-        row["n_prompts"] for row in rows if row["stage"] == 1 and row["validation_set"] == "validation"
-    )
+    counted = sum(row["n_prompts"] for row in rows if row["stage"] == 1 and row["validation_set"] == "validation")
     with_gradient = warehouse.execute(
         "SELECT count(*) FROM influence_scores"
         " WHERE fingerprint = 'score-1' AND validation_set = 'validation' AND norm > 0"
@@ -126,9 +124,7 @@ def test_the_pass_rate_before_is_the_latest_of_earlier_stages(warehouse: duckdb.
             """
         ).fetchall()
     )
-    ids = dict(
-        warehouse.execute("SELECT rank, prompt_id FROM selections WHERE fingerprint = 'select-2'").fetchall()
-    )
+    ids = dict(warehouse.execute("SELECT rank, prompt_id FROM selections WHERE fingerprint = 'select-2'").fetchall())
     for row in load(warehouse, "ranked_prompts").to_pylist():
         assert row["pass_rate"] == expected[ids[row["rank"]]]
 

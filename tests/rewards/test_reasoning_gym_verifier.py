@@ -13,8 +13,11 @@ from pipeline_lib.rewards import get_verifier
 from pipeline_lib.rewards.grader import Grader
 from pipeline_lib.rewards.verifier import RIGHT, UNPARSEABLE
 
-TASKS = """chain_sum letter_counting gcd number_format products count_bits basic_arithmetic simple_equations lcm
-    syllogism knights_knaves zebra_puzzles aiw leg_counting spell_backward base_conversion""".split()
+TASKS = [
+    "chain_sum", "letter_counting", "gcd", "number_format", "products", "count_bits", "basic_arithmetic",
+    "simple_equations", "lcm", "syllogism", "knights_knaves", "zebra_puzzles", "aiw", "leg_counting",
+    "spell_backward", "base_conversion",
+]  # fmt: skip
 
 
 def through_json(prompt: Prompt) -> Prompt:

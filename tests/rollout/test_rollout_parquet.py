@@ -3,7 +3,7 @@
 import io
 
 import pyarrow.parquet as pq
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rollout_cases import PROMPTS, as_group, tiny_policy
 
@@ -46,6 +46,7 @@ def trajectory(draw: st.DrawFn, prompt_id: str, sample_index: int) -> Trajectory
     )
 
 
+@settings(deadline=None, max_examples=50)
 @given(groups())
 def test_round_trip_through_a_parquet_file(made: list[RolloutGroup]) -> None:
     file = io.BytesIO()

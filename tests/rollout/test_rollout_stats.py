@@ -31,9 +31,7 @@ def group(*rewards: float | None, truncated: int = 0) -> RolloutGroup:
 
 
 def test_a_mixed_group_with_an_ungraded_completion() -> None:
-    [row] = rollout_stats(
-        [group(1.0, 0.0, None, truncated=2)], step=3, phase="train", policy_id="q"
-    ).to_pylist()
+    [row] = rollout_stats([group(1.0, 0.0, None, truncated=2)], step=3, phase="train", policy_id="q").to_pylist()
     assert row == {
         "prompt_id": "p",
         "step": 3,
@@ -53,9 +51,7 @@ def test_a_mixed_group_with_an_ungraded_completion() -> None:
 
 
 def test_mean_and_spread_are_null_where_undefined() -> None:
-    ungraded, single = rollout_stats(
-        [group(None), group(1.0)], step=0, phase="offline", policy_id="q"
-    ).to_pylist()
+    ungraded, single = rollout_stats([group(None), group(1.0)], step=0, phase="offline", policy_id="q").to_pylist()
     assert (ungraded["outcome"], ungraded["reward_mean"], ungraded["reward_std"]) == ("ungraded", None, None)
     assert (single["outcome"], single["reward_mean"], single["reward_std"]) == ("all_right", 1.0, None)
 

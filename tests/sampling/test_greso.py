@@ -98,7 +98,10 @@ def test_a_prompt_is_kept_once_a_step() -> None:
 outcomes = st.sampled_from(["all_right", "all_wrong", "mixed", "ungraded"])
 
 
-@given(st.lists(st.tuples(st.integers(1, 15), st.lists(outcomes, min_size=15, max_size=15)), max_size=8), st.data())
+@given(
+    st.lists(st.tuples(st.integers(1, 15), st.lists(outcomes, min_size=15, max_size=15)), max_size=8),
+    st.data(),
+)
 def test_a_restored_sampler_decides_as_if_never_stopped(steps: list, data: st.DataObject) -> None:
     def play(sampler: Greso, part: list) -> list:
         made = []

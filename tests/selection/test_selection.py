@@ -30,12 +30,10 @@ def candidates(
 ) -> Candidates:
     rate = np.array(pass_rate if pass_rate is not None else [0.5] * len(prompt_ids))
     return Candidates(
-        prompt_ids=np.array(prompt_ids),
+        prompt_ids=np.array(prompt_ids, dtype=object),
         pass_rate=rate,
         n=np.where(np.isnan(rate), 0, 8),
-        outcome=np.select(
-            [np.isnan(rate), rate == 0, rate == 1], ["ungraded", "all_wrong", "all_right"], "mixed"
-        ),
+        outcome=np.select([np.isnan(rate), rate == 0, rate == 1], ["ungraded", "all_wrong", "all_right"], "mixed"),
         has_signal=(rate > 0) & (rate < 1),
         cosine_NV=None if cosine is None else np.array(cosine),
         validation_sets=sets,
@@ -84,9 +82,7 @@ def test_without_signal_ranks_between_help_and_harm() -> None:
     pool = candidates(["a", "b", "c"], [0.5, 1.0, 0.5], [[-0.1], [0.0], [0.1]], ("plus",))
     table = select(InfluenceSelection(alpha=0.67), pool, 0)
     assert table["prompt_id"].to_pylist() == ["c", "b", "a"]
-    assert table["reason"][1].as_py() == (
-        "rank 2 of 3, kept 2: zero-variance offline (all_right): no gradient"
-    )
+    assert table["reason"][1].as_py() == ("rank 2 of 3, kept 2: zero-variance offline (all_right): no gradient")
 
 
 def test_the_same_ranks_on_different_sets_tie_exactly() -> None:
@@ -164,9 +160,7 @@ def test_every_strategy_keeps_exactly_n_whatever_the_order_of_the_pool(
     tables = [
         select(
             config_of(strategy, alpha),
-            candidates(
-                [ids[i] for i in order], rates[order].tolist(), cosine[order].tolist(), ("u", "v", "w")
-            ),
+            candidates([ids[i] for i in order], rates[order].tolist(), cosine[order].tolist(), ("u", "v", "w")),
             (3, 1),
         )
         for order in (np.arange(pool), shuffle)

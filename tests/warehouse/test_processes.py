@@ -74,12 +74,12 @@ def batches(warehouse: Warehouse) -> dict[str, int]:
 
 
 def test_writers_and_readers_lose_no_row(warehouse: Warehouse) -> None:
-    writers = [start(WRITER, warehouse, name, "8") for name in ("w0", "w1", "w2")]
-    readers = [start(READER, warehouse, name, "8") for name in ("publisher", "reader")]
+    writers = [start(WRITER, warehouse, name, "5") for name in ("w0", "w1", "w2")]
+    readers = [start(READER, warehouse, name, "5") for name in ("publisher", "reader")]
     ended = [(*process.communicate(), process.returncode) for process in writers + readers]
     assert [(error, code) for _, error, code in ended] == [("", 0)] * 5
     acknowledged = {name for out, _, _ in ended[:3] for name in out.split()}
-    assert len(acknowledged) == 3 * 8
+    assert len(acknowledged) == 3 * 5
     assert batches(warehouse) == dict.fromkeys(acknowledged | {"first"}, 20)
 
 

