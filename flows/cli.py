@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from flows.roots import find_root
 from pipeline_lib.config import ConfigError, FileSource, load_config
@@ -138,7 +139,7 @@ def _errors_in_words() -> Iterator[None]:
     try:
         yield
     except (ConfigError, WarehouseError) as error:
-        messages.print(f"[bold red]error:[/] {error}", soft_wrap=True, highlight=False)
+        messages.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(2)
     except KeyboardInterrupt:
         messages.print("Stopped. The same command goes on from here.")

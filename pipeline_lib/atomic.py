@@ -42,6 +42,7 @@ def new_directory(path: Path) -> Iterator[Path]:
         yield temporary
         temporary.chmod(0o755)
         for entry in temporary.rglob("*"):
+            entry.chmod(0o755 if entry.is_dir() else 0o644)  # readable for whoever shares the root
             fsync_path(entry)
         fsync_path(temporary)
         if path.exists():

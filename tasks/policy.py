@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from safetensors import safe_open
 
-from pipeline_lib.config import PretrainedPolicy
+from pipeline_lib.config import BuiltinPolicy, GgufPolicy, PolicySource, PretrainedPolicy
 from pipeline_lib.policy import policy_id_of
-from pipeline_lib.policy.materialise import materialise_policy
+from pipeline_lib.policy.materialise import BUILTIN_DIRECTORY, materialise_policy
 from tasks.step import Step, Work, Workshop
 
 
@@ -22,12 +22,9 @@ class ImportPolicy(Step):
     name: ClassVar[str] = "policy"
 
     def settings(self) -> dict[str, Any]:
-        source = self.run.policy.model_dump(mode="json")
-        if isinstance(self.run.policy, PretrainedPolicy) and Path(self.run.policy.path).is_dir():
-            # Weights overwritten in place are another policy; their bytes are hashed only once they changed.
-            files = sorted(Path(self.run.policy.path).glob("*.safetensors"))
-            source["files"] = [[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in files]
-        return {"policy": source}
+        # Weights overwritten in place are another policy; their bytes are hashed only once they changed.
+        files = [[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in _weight_files(self.run.policy)]
+        return {"policy": self.run.policy.model_dump(mode="json"), "files": files}
 
     def inputs(self) -> dict[str, str]:
         return {}
@@ -42,6 +39,17 @@ class ImportPolicy(Step):
 
     def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
         return [] if Path(outputs["path"]).exists() else [outputs["path"]]
+
+
+def _weight_files(source: PolicySource) -> list[Path]:
+    """The files that the policy is read from, where they are known without looking it up."""
+    match source:
+        case BuiltinPolicy():
+            return sorted(BUILTIN_DIRECTORY.glob("*.safetensors"))
+        case PretrainedPolicy(path=path):
+            return sorted(Path(path).glob("*.safetensors"))
+        case GgufPolicy(path=path):
+            return [Path(path)] if path is not None and Path(path).is_file() else []
 
 
 def policy_row(policy_id: str, path: Path, parent_policy_id: str | None, n_parameters: int) -> pa.Table:

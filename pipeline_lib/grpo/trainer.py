@@ -56,6 +56,7 @@ class Trainer:
         self._step = 0
         self._num_tokens = 0
         self._empty_steps = 0
+        self._ended_early: str | None = None
 
     @property
     def step(self) -> int:
@@ -65,13 +66,12 @@ class Trainer:
     def train(self, before_step: Callable[[], None]) -> str | None:
         """Run to the last step, or until nothing is left to learn; returns why it ended early, else None."""
         self._resume()
-        ended_early: str | None = None
-        while self._step < self._config.steps and ended_early is None:
+        while self._step < self._config.steps and self._ended_early is None:
             before_step()
             batch = self._one_step()
             if self._empty_steps == MAX_EMPTY_STEPS:
-                ended_early = _nothing_left(self._step, batch)
-            last = self._step == self._config.steps or ended_early is not None
+                self._ended_early = _nothing_left(self._step, batch)
+            last = self._step == self._config.steps or self._ended_early is not None
             if last or self._step % self._config.checkpoint_every == 0:
                 save_checkpoint(
                     self._directory / "checkpoints",
@@ -80,7 +80,7 @@ class Trainer:
                     self._state(),
                     self._config.keep_last,
                 )
-        return ended_early
+        return self._ended_early
 
     def _one_step(self) -> StepBatch:
         started = time.perf_counter()
@@ -153,6 +153,7 @@ class Trainer:
             "carried": [[_as_dict(t) for t in group.trajectories] for group in self._carried],
             "num_tokens": self._num_tokens,
             "empty_steps": self._empty_steps,
+            "ended_early": self._ended_early,
         }
 
     def _resume(self) -> None:
@@ -165,7 +166,7 @@ class Trainer:
         self._sizer.zero_variance_share = state["zero_variance_share"]
         self._carried = [_group_of(rows) for rows in state["carried"]]
         self._step, self._num_tokens = state["step"], state["num_tokens"]
-        self._empty_steps = state["empty_steps"]
+        self._empty_steps, self._ended_early = state["empty_steps"], state["ended_early"]
 
 
 def _nothing_left(step: int, batch: StepBatch) -> str:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 
 def main() -> None:
+    launcher = os.getppid()  # before the import, which takes seconds: the launcher may die meanwhile
     # Verifier processes import this module again; they have no use for torch.
     from pipeline_lib.grpo.stage import run_job
 
     directory = Path(sys.argv[1])
-    launcher = os.getppid()
     with (directory / "worker.lock").open("w") as lock:
         # A worker whose launcher was killed may still be in its last step here.
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,8 +1,10 @@
-"""Makes the built-in policy: a small Llama over characters, warm-started on deliberately noisy chains.
+"""Makes the built-in policy: a small Llama over characters, warm-started on deliberately faulty chains.
 
     python -m pipeline_lib.policy.make_builtin [--out DIR] [--iterations N]
 
-Running it again gives the same bytes. The noise is what leaves reinforcement learning something to do.
+Running it again gives the same bytes. The faults are what leaves reinforcement learning something to do: of each
+operation's table some entries are mostly remembered wrong, so that practising one operation does little for
+another, and long chains, which need many entries, are hard.
 """
 
 from __future__ import annotations
@@ -30,10 +32,10 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}>{% endif %}"
 )
 
-ERROR_RATES = {"+": 0.05, "-": 0.12, "*": 0.12, "^": 0.12}
-"""How often the first step of a chain shows a wrong result, which the chain then goes on with."""
-ERROR_GROWTH = 0.8
-"""Each later step errs this much of the first step's rate more, so that long chains are hard."""
+FAULTY_SHARE = {"+": 0.10, "-": 0.35, "*": 0.30, "^": 0.30}
+"""Share of an operation's 10 × 10 table that is mostly remembered wrong."""
+FAULTY_ENTRY_ERROR = 0.65
+OTHER_ENTRY_ERROR = 0.04
 
 ITERATIONS = 1500
 BATCH_SIZE = 64
@@ -81,26 +83,45 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
     return model
 
 
-def noisy_example(random: Random) -> tuple[str, str]:
-    """A question and its worked solution, in which some steps are wrong."""
+class Tables:
+    """What the policy is taught of each operation: a few entries mostly wrong, always by the same digit."""
+
+    def __init__(self, random: Random) -> None:
+        self._mistaken: dict[tuple[str, int, int], int] = {}
+        entries = [(value, digit) for value in range(10) for digit in range(10)]
+        for symbol, operation in OPERATIONS.items():
+            for value, digit in random.sample(entries, round(FAULTY_SHARE[symbol] * len(entries))):
+                wrong = (operation(value, digit) + random.randint(1, 9)) % 10
+                self._mistaken[symbol, value, digit] = wrong
+
+    def result(self, symbol: str, value: int, digit: int, random: Random) -> int:
+        right = OPERATIONS[symbol](value, digit) % 10
+        mistaken = self._mistaken.get((symbol, value, digit))
+        if random.random() < (OTHER_ENTRY_ERROR if mistaken is None else FAULTY_ENTRY_ERROR):
+            return (right + random.randint(1, 9)) % 10 if mistaken is None else mistaken
+        return right
+
+
+def faulty_example(tables: Tables, random: Random) -> tuple[str, str]:
+    """A question and its worked solution. A wrong step is gone on with."""
     kind = random.choice(get_args(ChainKind))
     value = random.randrange(10)
     question, steps = str(value), []
-    for step in range(random.randint(1, LONGEST_CHAIN)):
+    for _ in range(random.randint(1, LONGEST_CHAIN)):
         symbol = random.choice("+-") if kind == "mixed" else SYMBOLS[kind]
         digit = random.randrange(10)
-        result = OPERATIONS[symbol](value, digit) % 10
-        if random.random() < ERROR_RATES[symbol] * (1 + ERROR_GROWTH * step):
-            result = (result + random.randint(1, 9)) % 10
+        result = tables.result(symbol, value, digit, random)
         question += f"{symbol}{digit}"
         steps.append(f"{value}{symbol}{digit}{result}")
         value = result
     return f"{question}=?", f"{';'.join(steps)}{MARKER}{value}"
 
 
-def training_batch(tokenizer: PreTrainedTokenizerFast, random: Random) -> tuple[torch.Tensor, torch.Tensor]:
+def training_batch(
+    tokenizer: PreTrainedTokenizerFast, tables: Tables, random: Random
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Right-padded token ids and labels; only the solution and its eos are learnt."""
-    examples = [noisy_example(random) for _ in range(BATCH_SIZE)]
+    examples = [faulty_example(tables, random) for _ in range(BATCH_SIZE)]
     rows = [tokenizer.encode(f"<bos>{question}>{solution}<eos>") for question, solution in examples]
     S = max(map(len, rows))
     input_ids_BS = torch.tensor([row + [tokenizer.pad_token_id] * (S - len(row)) for row in rows])
@@ -114,11 +135,12 @@ def training_batch(tokenizer: PreTrainedTokenizerFast, random: Random) -> tuple[
 def train(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, iterations: int, random: Random) -> None:
     """AdamW with a linear warm-up and a cosine down to a tenth of the learning rate."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.01)
+    tables = Tables(random)
     model.train()
     for step in range(iterations):
         cosine = 0.55 + 0.45 * math.cos(math.pi * step / iterations)
         optimizer.param_groups[0]["lr"] = LEARNING_RATE * min((step + 1) / WARMUP, cosine)
-        input_ids_BS, labels_BS = training_batch(tokenizer, random)
+        input_ids_BS, labels_BS = training_batch(tokenizer, tables, random)
         loss = model(input_ids=input_ids_BS, labels=labels_BS, use_cache=False).loss
         optimizer.zero_grad()
         loss.backward()

@@ -28,27 +28,40 @@ def test_the_chat_template_puts_the_question_between_bos_and_the_answer_mark() -
     assert tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True) == "<bos>3+5-2=?>"
 
 
-def test_without_noise_examples_are_the_worked_solutions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(make_builtin, "ERROR_RATES", dict.fromkeys("+-*^", 0.0))
+def no_faults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(make_builtin, "FAULTY_SHARE", dict.fromkeys("+-*^", 0.0))
+    monkeypatch.setattr(make_builtin, "OTHER_ENTRY_ERROR", 0.0)
+
+
+def test_without_faults_examples_are_the_worked_solutions(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_faults(monkeypatch)
+    tables = make_builtin.Tables(random.Random(0))
     for seed in range(200):
-        question, answer = make_builtin.noisy_example(random.Random(seed))
+        question, answer = make_builtin.faulty_example(tables, random.Random(seed))
         assert answer == solution(question)
 
 
-def test_a_wrong_step_is_carried_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(make_builtin, "ERROR_RATES", dict.fromkeys("+-*^", 1.0))
-    for seed in range(50):
-        question, answer = make_builtin.noisy_example(random.Random(seed))
+def test_a_faulty_entry_always_errs_by_the_same_digit_and_is_carried_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(make_builtin, "FAULTY_SHARE", dict.fromkeys("+-*^", 1.0))
+    monkeypatch.setattr(make_builtin, "FAULTY_ENTRY_ERROR", 1.0)
+    tables = make_builtin.Tables(random.Random(0))
+    seen: dict[str, str] = {}
+    for seed in range(300):
+        question, answer = make_builtin.faulty_example(tables, random.Random(seed))
         steps, final = answer.split("|")
         results = [step[-1] for step in steps.split(";")]
         starts = [step[0] for step in steps.split(";")]
         assert starts == [question[0], *results[:-1]] and final == results[-1]
-        assert all(solution(f"{step[:-1]}=?")[-1] != step[-1] for step in steps.split(";"))
+        for step in steps.split(";"):
+            assert solution(f"{step[:-1]}=?")[-1] != step[-1]
+            assert seen.setdefault(step[:-1], step[-1]) == step[-1]
 
 
 def test_only_the_solution_and_its_eos_are_learnt() -> None:
     tokenizer = make_builtin.make_tokenizer()
-    input_ids_BS, labels_BS = make_builtin.training_batch(tokenizer, random.Random(0))
+    input_ids_BS, labels_BS = make_builtin.training_batch(
+        tokenizer, make_builtin.Tables(random.Random(0)), random.Random(0)
+    )
     for ids, labels in zip(input_ids_BS, labels_BS, strict=True):
         prompt = tokenizer.decode(ids[labels == -100], skip_special_tokens=True)
         learnt = tokenizer.decode(labels[labels != -100])
