@@ -160,13 +160,13 @@ def perform(step: Step) -> Done:
         try:
             at = Workshop(step, warehouse, reporter)
             work = step.work(at)
+            ended = _ended_row(step, "completed", outputs=work.outputs)
+            warehouse.write(stamped(work.tables, step.fingerprint) | {"steps": ended})
         except BaseException as error:
             reporter.finish("failed")
             warehouse.write({"steps": _ended_row(step, "failed", error=_in_words(error))})
             warehouse.publish()
             raise
-        ended = _ended_row(step, "completed", outputs=work.outputs)
-        warehouse.write(stamped(work.tables, step.fingerprint) | {"steps": ended})
         warehouse.publish()
         reporter.finish("done")
         return Done(step.fingerprint, work.outputs, cached=False)

@@ -86,9 +86,10 @@ class TrainStage(Step):
             "ended_early": result.ended_early,
             "directory": str(directory.relative_to(self.root)),
         }
-        row = policy_row(
-            result.policy_id, Path(result.policy_path), self.policy.outputs["policy_id"], result.n_parameters
-        )
+        parent = self.policy.outputs["policy_id"]
+        if result.policy_id == parent:  # nothing was learned: no policy may be its own parent
+            return Work(outputs)
+        row = policy_row(result.policy_id, Path(result.policy_path), parent, result.n_parameters)
         return Work(outputs, {"policies": row})
 
     def _prepare(self, directory: Path, at: Workshop) -> None:

@@ -53,7 +53,10 @@ def _is_complete(path: Path) -> bool:
     marker = path / MARKER
     if not marker.exists():
         return False
-    checksums: dict[str, str] = json.loads(marker.read_text())
+    try:
+        checksums: dict[str, str] = json.loads(marker.read_bytes())
+    except ValueError:  # a torn marker
+        return False
     return all((path / n).exists() and _sha256(path / n) == digest for n, digest in checksums.items())
 
 

@@ -37,7 +37,7 @@ def tiny_policy(seed: int | None = None) -> Policy:
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for parameter in policy.model.parameters():
-                parameter += 0.02 * torch.randn(parameter.shape, generator=generator)
+                parameter += 0.004 * torch.randn(parameter.shape, generator=generator)
     return policy
 
 
