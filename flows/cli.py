@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from flows.roots import find_root
-from pipeline_lib.config import ConfigError, FileSource, load_config
+from pipeline_lib.config import FileSource, load_config
+from tasks.errors import StepFailed
 from warehouse import Warehouse, WarehouseError
 
 app = typer.Typer(
@@ -138,9 +139,13 @@ def _errors_in_words() -> Iterator[None]:
     """What a user can mend is said in words, without a traceback; what he cannot keeps it."""
     try:
         yield
-    except (ConfigError, WarehouseError) as error:
+    except (ValueError, WarehouseError) as error:
         messages.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(2)
+    except StepFailed as error:
+        messages.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
+        messages.print("Once that is mended, the same command goes on from here.")
+        sys.exit(1)
     except KeyboardInterrupt:
         messages.print("Stopped. The same command goes on from here.")
         sys.exit(130)

@@ -6,6 +6,7 @@ Where PREFECT_API_URL names a server, that one is used and nothing is started.
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,8 @@ from pathlib import Path
 QUIET_AND_LOCAL = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "PREFECT_LOGGING_LEVEL": "WARNING",
+    # What fails is told by the command line itself, once.
+    "PREFECT_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
     # What a run of one process needs not: less to start, less on two cores while it works.
     "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
@@ -46,6 +48,9 @@ def start_server() -> Callable[[], None]:
     failure: list[Exception] = []
 
     def start() -> None:
+        # The server inherits the mask: Ctrl-C in the terminal reaches it too, and the run that is to be marked
+        # as stopped needs it until its own end.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             SubprocessASGIServer().start()
         except Exception as error:

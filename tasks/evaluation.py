@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from pipeline_lib.evaluation import evaluate_groups
-from tasks.prompts import set_members
+from tasks.prompt_rows import set_members
 from tasks.rollouts import RolloutStep, load_groups
 from tasks.step import Done, Work, Workshop
 

@@ -22,7 +22,7 @@ from pipeline_lib.rollout import (
     rollout_stats,
 )
 from pipeline_lib.rollout.stats import Phase
-from tasks.prompts import load_prompts
+from tasks.prompt_rows import load_prompts
 from tasks.step import Done, Step, Work, Workshop
 from warehouse.lake import read_shard, verify_shard, write_shard
 

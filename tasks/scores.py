@@ -10,7 +10,7 @@ import torch
 
 from pipeline_lib.influence import score
 from pipeline_lib.policy import load_policy, resolve_device
-from tasks.prompts import set_members
+from tasks.prompt_rows import set_members
 from tasks.rollouts import load_groups
 from tasks.step import Done, Step, Work, Workshop
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pipeline_lib.config import RandomSelection
 from pipeline_lib.selection import Candidates, select
-from tasks.prompts import set_members
+from tasks.prompt_rows import set_members
 from tasks.step import Done, Step, Work, Workshop
 
 CANDIDATES = """

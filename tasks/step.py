@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,15 +25,12 @@ from prefect.runtime import flow_run, task_run
 from prefect.states import Completed, State
 
 from pipeline_lib.config import RunConfig
+from tasks.errors import StepFailed
 from tasks.progress import Reporter, get_reporter
 from warehouse import Warehouse, WarehouseError
 from warehouse.files import exclusive_lock
 
 PUBLISH_EVERY_SECONDS = 30.0
-
-
-class StepFailed(RuntimeError):
-    """A step could not do its work. The message says what happened and where to look."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class Step(ABC):
     def root(self) -> Path:
         return Path(self.run.root)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         content = {
             "name": self.name,
@@ -113,20 +111,10 @@ class Workshop:
 
     def record(self, tables: Mapping[str, pa.Table]) -> None:
         """Write rows while the step goes on; readers see them within PUBLISH_EVERY_SECONDS."""
-        self.warehouse.write(stamped(tables, self.fingerprint))
+        self.warehouse.write(tables, fingerprint=self.fingerprint)
         if time.monotonic() - self._published > PUBLISH_EVERY_SECONDS:
             self.warehouse.publish()
             self._published = time.monotonic()
-
-
-def stamped(tables: Mapping[str, pa.Table], fingerprint: str) -> dict[str, pa.Table]:
-    """Rows say which step wrote them; prompts alone belong to nobody."""
-    return {
-        name: table
-        if name == "prompts"
-        else table.append_column("fingerprint", pa.array([fingerprint] * len(table), pa.string()))
-        for name, table in tables.items()
-    }
 
 
 def recorded(step: Step) -> Done | None:
@@ -161,11 +149,13 @@ def perform(step: Step) -> Done:
             at = Workshop(step, warehouse, reporter)
             work = step.work(at)
             ended = _ended_row(step, "completed", outputs=work.outputs)
-            warehouse.write(stamped(work.tables, step.fingerprint) | {"steps": ended})
+            warehouse.write({**work.tables, "steps": ended}, fingerprint=step.fingerprint)
         except BaseException as error:
             reporter.finish("failed")
             warehouse.write({"steps": _ended_row(step, "failed", error=_in_words(error))})
             warehouse.publish()
+            if isinstance(error, ValueError):  # of the input, for whoever gave it
+                raise StepFailed(f"{step.label}: {error}") from error
             raise
         warehouse.publish()
         reporter.finish("done")
@@ -175,7 +165,8 @@ def perform(step: Step) -> Done:
 def perform_as_task(step: Step) -> Done:
     """`perform` as a Prefect task that bears the step's name."""
     state = _task.with_options(name=step.name)(step, return_state=True)
-    done: Done = state.result()
+    done = state.result()
+    assert isinstance(done, Done)
     return done
 
 

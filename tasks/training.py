@@ -17,9 +17,10 @@ import pyarrow as pa
 from pipeline_lib.grpo.job import TrainJob, read_result, write_job
 from pipeline_lib.grpo.records import finished_steps, read_step_records
 from pipeline_lib.sampling import Observation
+from tasks.errors import StepFailed
 from tasks.policy import policy_row
-from tasks.prompts import load_prompts
-from tasks.step import Done, Step, StepFailed, Work, Workshop
+from tasks.prompt_rows import load_prompts
+from tasks.step import Done, Step, Work, Workshop
 
 POLL_SECONDS = 0.25
 STOP_SECONDS = 10.0
@@ -129,7 +130,7 @@ class TrainStage(Step):
         if worker.returncode != 0:
             tail = "\n".join(log_path.read_text(errors="replace").splitlines()[-15:])
             raise StepFailed(
-                f"the training process ended with exit code {worker.returncode} after step {carried}; "
+                f"{self.label}: the training process ended with exit code {worker.returncode} after step {carried}; "
                 f"its log is {log_path} and ends with:\n{tail}"
             )
 

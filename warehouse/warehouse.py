@@ -38,9 +38,10 @@ class Warehouse:
         self.snapshot_path = self.root / "warehouse.snapshot.duckdb"
         self.lock_timeout_seconds = 120.0
 
-    def write(self, tables: Mapping[str, pa.Table]) -> None:
+    def write(self, tables: Mapping[str, pa.Table], *, fingerprint: str | None = None) -> None:
         """Write every row of every table in one transaction: all of them or, after any error, none.
 
+        `fingerprint` is that of the step which writes: rows that do not name one get it, where their table asks.
         A row whose primary key is there already is replaced; a column left out keeps the value that it has
         there, and is NULL in a new row. Raises WarehouseError for an unknown table or column, two rows of one
         key, a value that its column cannot hold, a warehouse of a newer schema, or a lock held too long.
@@ -48,7 +49,7 @@ class Warehouse:
         with self._lock(), self._open() as connection:
             connection.begin()
             for name, table in tables.items():
-                _insert(connection, name, table)
+                _insert(connection, name, table, fingerprint)
             connection.commit()
 
     def query(self, sql: str, parameters: Parameters | None = None) -> pa.Table:
@@ -169,7 +170,7 @@ def _define(connection: Connection) -> None:
     connection.commit()
 
 
-def _insert(connection: Connection, name: str, table: pa.Table) -> None:
+def _insert(connection: Connection, name: str, table: pa.Table, fingerprint: str | None) -> None:
     names = connection.execute("SELECT table_name FROM duckdb_tables() WHERE table_name <> 'meta' ORDER BY 1")
     known_tables = [row[0] for row in names.fetchall()]
     if name not in known_tables:
@@ -178,6 +179,8 @@ def _insert(connection: Connection, name: str, table: pa.Table) -> None:
     if unknown := [column for column in table.column_names if column not in columns]:
         raise WarehouseError(f"unknown columns {unknown} for {name!r}; its columns are {', '.join(columns)}")
     key = ", ".join(column for column, in_key in columns.items() if in_key)
+    if fingerprint is not None and "fingerprint" in columns and "fingerprint" not in table.column_names:
+        table = table.append_column("fingerprint", pa.repeat(fingerprint, table.num_rows))
     if table.num_rows == 0:
         return
     connection.register("incoming", table)

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from flows.commands.tables import rich_table
 from pipeline_lib.config import FileSource
-from tasks.prompts import ingest_file
+from tasks.prompt_rows import ingest_file
 from warehouse import Warehouse
 
 

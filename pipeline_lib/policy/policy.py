@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import transformers.utils.logging
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from pipeline_lib.atomic import new_directory
 from pipeline_lib.records import Message
+
+# Loading a policy is one of many steps; the run has a progress display of its own.
+transformers.utils.logging.disable_progress_bar()
 
 
 @dataclass(frozen=True)

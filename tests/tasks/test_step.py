@@ -17,8 +17,9 @@ import pyarrow as pa
 import pytest
 from step_cases import FileStep, attempts_of, run_config, shard_row
 
+from tasks.errors import StepFailed
 from tasks.progress import use_reporter
-from tasks.step import StepFailed, Work, Workshop, perform, recorded
+from tasks.step import Work, Workshop, perform, recorded
 from warehouse import Warehouse, WarehouseError
 
 
