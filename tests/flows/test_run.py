@@ -9,6 +9,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -213,7 +214,7 @@ def test_which_prompts_were_zero_variance_and_came_back(root: Path) -> None:
     expected = {
         (prompt_id, earlier[2], later[0], later[1])
         for prompt_id, seen in series.items()
-        for earlier, later in zip(seen, seen[1:], strict=False)
+        for earlier, later in pairwise(seen)
         if earlier[2] in ("all_right", "all_wrong") and later[2] == "mixed"
     }
     found = rows(root, "SELECT prompt_id, from_outcome, to_stage, to_step FROM zero_variance_revivals")
