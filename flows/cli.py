@@ -70,9 +70,6 @@ def run(
 
             print_plan(console, settings)
             return
-        from flows.prefect_server import configure_prefect
-
-        configure_prefect(Path(settings.root))  # before anything imports Prefect
         from flows.commands.run import run_curriculum
 
         # Ended by SIGTERM as by Ctrl-C: the step is marked, the training process ended.

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from prefect import task
 from prefect.cache_policies import NO_CACHE
+from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run, task_run
 from prefect.states import Completed, State
 
@@ -233,6 +234,6 @@ def _ended_row(step: Step, status: str, *, outputs: dict[str, Any] | None = None
 
 
 def _in_words(error: BaseException) -> str:
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, KeyboardInterrupt | TerminationSignal):
         return "interrupted"
     return f"{type(error).__name__}: {error}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flows.prefect_server import start_server
+from flows.prefect_server import LocalServer
 from pipeline_lib.config import RunConfig, config_hash
 from warehouse import Warehouse
 
@@ -14,19 +14,20 @@ STATUS = "SELECT status FROM runs WHERE run_id = $1 AND config_hash = $2"
 
 
 def run_curriculum(config: RunConfig, console: Console, messages: Console) -> None:
-    """Do what is left of the run and show what came of it. Prefect must have been configured."""
+    """Do what is left of the run and show what came of it."""
+    server = LocalServer(Path(config.root))
     warehouse = Warehouse(Path(config.root))
     if _recorded_complete(warehouse, config) and _nothing_left(config):
         console.print(f"Run {config.name} is complete: every step is recorded, nothing was done.")
     else:
-        _run(config, messages)
+        _run(config, server, messages)
     from flows.commands.summary import print_run_summary
 
     print_run_summary(console, warehouse, config.name)
 
 
-def _run(config: RunConfig, messages: Console) -> None:
-    wait_for_server = start_server()
+def _run(config: RunConfig, server: LocalServer, messages: Console) -> None:
+    server.start()
     # The imports below take as long as the server's start: both at once.
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
@@ -35,7 +36,7 @@ def _run(config: RunConfig, messages: Console) -> None:
     from tasks.progress import use_reporter
 
     with make_reporter(messages) as reporter, use_reporter(reporter):
-        wait_for_server()
+        server.wait()
         # Heartbeats are for a server that outlives this process; each flow would wait a second for its own.
         with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
             curriculum(config)
