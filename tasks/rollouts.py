@@ -58,6 +58,9 @@ class RolloutStep(Step):
     def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
         return [path for path in outputs["shards"] if not (self.root / path).exists()]
 
+    def work(self, at: Workshop) -> Work:
+        return Work({"shards": self.roll_out_all(at)})
+
     def roll_out_all(self, at: Workshop) -> list[str]:
         """Make sure that every shard is in the lake and recorded; paths relative to the root."""
         prompts = load_prompts(at.warehouse, self.ingest, self.split)
@@ -127,9 +130,6 @@ class CollectTrain(RolloutStep):
     def samples(self) -> int:
         return self.run.offline.samples
 
-    def work(self, at: Workshop) -> Work:
-        return Work({"shards": self.roll_out_all(at)})
-
 
 @dataclass(frozen=True)
 class CollectValidation(RolloutStep):
@@ -142,9 +142,6 @@ class CollectValidation(RolloutStep):
     @property
     def samples(self) -> int:
         return self.run.offline.validation_samples
-
-    def work(self, at: Workshop) -> Work:
-        return Work({"shards": self.roll_out_all(at)})
 
 
 def load_groups(root: Path, rollouts: Done) -> list[RolloutGroup]:
