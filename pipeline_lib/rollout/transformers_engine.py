@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
-from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
+from transformers import DynamicCache, GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from pipeline_lib.policy import Policy
 from pipeline_lib.rollout.engine import Completion, SamplingParams
@@ -49,31 +49,51 @@ class TransformersEngine:
         self, prompts_token_ids: Sequence[Sequence[int]], params: SamplingParams, seed: int
     ) -> list[list[Completion]]:
         by_length = sorted(range(len(prompts_token_ids)), key=lambda i: len(prompts_token_ids[i]))
-        owners = [prompt for prompt in by_length for _ in range(params.n)]
         completions: list[list[Completion]] = [[] for _ in prompts_token_ids]
         with self._sampling_mode(params):
-            for batch_index, start in enumerate(range(0, len(owners), params.batch_size)):
-                batch = owners[start : start + params.batch_size]
+            for batch_index, (prompts, n) in enumerate(_batches(by_length, params)):
                 with self._own_randomness(seed, batch_index):
-                    sampled = self._generate_batch([prompts_token_ids[i] for i in batch], params)
-                for prompt, completion in zip(batch, sampled, strict=True):
+                    sampled = self._generate_batch([prompts_token_ids[i] for i in prompts], n, params)
+                owners = [prompt for prompt in prompts for _ in range(n)]
+                for prompt, completion in zip(owners, sampled, strict=True):
                     completions[prompt].append(completion)
         return completions
 
-    def _generate_batch(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Completion]:
+    def _generate_batch(self, prompts: Sequence[Sequence[int]], n: int, params: SamplingParams) -> list[Completion]:
+        """`n` completions of each prompt, one prompt's together. The prompt is run through the policy once."""
         policy = self.policy
         P = max(len(p) for p in prompts)
-        input_ids_BP = torch.tensor([[policy.pad_token_id] * (P - len(p)) + list(p) for p in prompts])
-        attention_mask_BP = torch.tensor([[0] * (P - len(p)) + [1] * len(p) for p in prompts])
+        padded = [[policy.pad_token_id] * (P - len(p)) + list(p) for p in prompts]
+        input_ids_BP = torch.tensor(padded, device=policy.device)
+        attention_mask_BP = torch.tensor([[0] * (P - len(p)) + [1] * len(p) for p in prompts], device=policy.device)
         recorder = RecordedSampling(params.temperature, policy.suppressed_token_ids)
         with policy.autocast():
             sequences_BS = policy.model.generate(  # type: ignore[operator]
-                input_ids=input_ids_BP.to(policy.device),
-                attention_mask=attention_mask_BP.to(policy.device),
+                input_ids=input_ids_BP.repeat_interleave(n, dim=0),
+                attention_mask=attention_mask_BP.repeat_interleave(n, dim=0),
+                past_key_values=self._shared_prefill(input_ids_BP, attention_mask_BP, n),
                 logits_processor=LogitsProcessorList([recorder]),
             )
         recorder.note_last_token(sequences_BS)
         return self._completions(sequences_BS[:, P:].tolist(), torch.stack(recorder.chosen_B, dim=1).tolist())
+
+    def _shared_prefill(
+        self, input_ids_BP: torch.Tensor, attention_mask_BP: torch.Tensor, n: int
+    ) -> DynamicCache | None:
+        """The KV cache of all but the last prompt token, each row `n` times; `generate` goes on from there."""
+        if n == 1 or input_ids_BP.shape[1] == 1:
+            return None
+        cache = DynamicCache(config=self.policy.model.config)
+        self.policy.model(
+            input_ids=input_ids_BP[:, :-1],
+            attention_mask=attention_mask_BP[:, :-1],
+            position_ids=(attention_mask_BP[:, :-1].cumsum(-1) - 1).clamp(min=0),
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        cache.batch_repeat_interleave(n)
+        return cache
 
     def _completions(self, rows: list[list[int]], logprob_rows: list[list[float]]) -> list[Completion]:
         eos = set(self.policy.eos_token_ids)
@@ -125,3 +145,11 @@ class TransformersEngine:
             digest = hashlib.sha256(f"{seed}:{batch_index}".encode()).digest()
             torch.manual_seed(int.from_bytes(digest[:8], "big") >> 1)
             yield
+
+
+def _batches(prompts: Sequence[int], params: SamplingParams) -> Iterator[tuple[Sequence[int], int]]:
+    """(prompts, completions of each) within `batch_size` sequences; a larger group is split."""
+    at_once = max(1, params.batch_size // params.n)
+    for start in range(0, len(prompts), at_once):
+        for done in range(0, params.n, params.batch_size):
+            yield prompts[start : start + at_once], min(params.n - done, params.batch_size)

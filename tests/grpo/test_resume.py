@@ -243,7 +243,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="lo
 
 
 @needs_proc
-@pytest.mark.parametrize("moment", ["while it imports torch", "in its steps"])
+@pytest.mark.parametrize("moment", ["while it imports torch", pytest.param("in its steps", marks=pytest.mark.slow)])
 def test_the_worker_stops_when_its_launcher_dies(orphan: tuple[Path, int, subprocess.Popen[str]], moment: str) -> None:
     directory, worker, launcher = orphan
     if moment == "in its steps":

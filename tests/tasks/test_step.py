@@ -288,6 +288,7 @@ def test_one_process_works_and_the_other_waits_and_finds_it_done(
     assert waiting in caplog.messages
 
 
+@pytest.mark.slow
 def test_two_processes_that_start_together_do_the_work_once(step: FileStep) -> None:
     both = [in_another_process(step, seconds=1.0) for _ in range(2)]
     answers = sorted(process.communicate(timeout=60)[0] for process in both)
