@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from flows.roots import find_root
-from pipeline_lib.config import FileSource, load_config
+from pipeline_lib.config import FileSource
+from pipeline_lib.config_file import load_config
 from tasks.errors import StepFailed
 from warehouse import Warehouse, WarehouseError
 

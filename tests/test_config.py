@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline_lib.config import ConfigError, RunConfig, config_hash, load_config
+from pipeline_lib.config import ConfigError, RunConfig, config_hash
+from pipeline_lib.config_file import load_config
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 

@@ -10,7 +10,8 @@ from prefect import Flow
 from prefect.flows import load_flow_from_entrypoint
 
 from flows.curriculum import curriculum
-from pipeline_lib.config import RunConfig, load_config
+from pipeline_lib.config import RunConfig
+from pipeline_lib.config_file import load_config
 
 ROOT = Path(__file__).parent.parent
 DEPLOYMENTS = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]

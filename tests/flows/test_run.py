@@ -18,7 +18,7 @@ from flow_cases import rlsift, rows, write_config
 
 from flows.chain import walk
 from flows.cli import app
-from pipeline_lib.config import load_config
+from pipeline_lib.config_file import load_config
 from tasks.step import perform
 
 STEPS = {
