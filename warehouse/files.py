@@ -4,6 +4,8 @@ import fcntl
 import os
 import random
 import shutil
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,6 +58,29 @@ def clone_file(source: Path, target: Path, *, mode: int) -> None:
         os.fchmod(writer.fileno(), mode)
         writer.flush()
         os.fsync(writer.fileno())
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Let SIGINT and SIGTERM wait for the block to end; for blocks of well under a second.
+
+    A file on which DuckDB was interrupted in the middle of a statement cannot be opened again by this process:
+    `duckdb.connect` spins for ever.
+    """
+    if threading.current_thread() is not threading.main_thread():  # no handler of Python's runs in this one
+        yield
+        return
+    came: list[int] = []
+    former = {
+        number: signal.signal(number, lambda n, frame: came.append(n)) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        for arrived in came[:1]:
+            signal.raise_signal(arrived)
 
 
 def fsync_directory(path: Path) -> None:

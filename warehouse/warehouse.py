@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from warehouse.errors import WarehouseError
-from warehouse.files import clone_file, exclusive_lock, fsync_directory
+from warehouse.files import clone_file, exclusive_lock, fsync_directory, interrupts_held
 
 SCHEMA_VERSION = 1
 HERE = Path(__file__).parent
@@ -107,11 +107,11 @@ class Warehouse:
     def _open(self, *, read_only: bool = False) -> Iterator[Connection]:
         """The live file with the tables and views of this code. The caller holds the lock."""
         if read_only and self.path.exists():
-            with closing(self._connect_to_live(read_only=True)) as connection, _in_words():
+            with closing(self._connect_to_live(read_only=True)) as connection, _in_words(), interrupts_held():
                 if _is_current(connection):
                     yield connection
                     return
-        with closing(self._connect_to_live(read_only=False)) as connection, _in_words():
+        with closing(self._connect_to_live(read_only=False)) as connection, _in_words(), interrupts_held():
             if not _is_current(connection):
                 _define(connection)
             yield connection
@@ -143,8 +143,9 @@ class Warehouse:
 
 
 def _connect(path: Path, *, read_only: bool) -> Connection:
-    connection = duckdb.connect(str(path), read_only=read_only)
-    connection.execute("SET TimeZone = 'UTC'")
+    with interrupts_held():
+        connection = duckdb.connect(str(path), read_only=read_only)
+        connection.execute("SET TimeZone = 'UTC'")
     return connection
 
 
