@@ -169,6 +169,7 @@ def test_log_handlers_of_the_terminal_print_above_the_display_and_are_put_back()
 
     logger = logging.getLogger("test_display")
     logger.handlers = [early, ConsoleHandler(sys.stderr)]
+    logger.propagate = False  # once imported, Prefect has a handler of its own at the root
     terminal = Console(file=io.StringIO(), force_terminal=True, width=80, _environ={"TERM": "xterm"})
     with make_reporter(terminal) as reporter:
         reporter.start("stage 1/2 · train", 10, "steps")

@@ -75,8 +75,8 @@ def test_a_package_must_carry_exactly_one_gguf_file(
 def test_without_the_reader_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "m.gguf").write_bytes(b"GGUF")
     monkeypatch.setitem(sys.modules, "gguf", None)
-    real = materialise.find_spec
-    monkeypatch.setattr(materialise, "find_spec", lambda name: None if name == "gguf" else real(name))
+    installed = materialise.find_spec("json")
+    monkeypatch.setattr(materialise, "find_spec", lambda name: None if name == "gguf" else installed)
     with pytest.raises(ConfigError, match=r"needs gguf; pip install 'rlsift\[gguf\]'"):
         materialise_policy(GgufPolicy(path=str(tmp_path / "m.gguf")), tmp_path)
 
