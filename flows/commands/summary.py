@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
+import sys
 
 from rich.console import Console
 
@@ -32,6 +34,8 @@ def print_run_summary(console: Console, warehouse: Warehouse, run_id: str) -> No
         for row in warehouse.snapshot_query(STAGES, [run_id]).to_pylist()
     ]
     root = shlex.quote(str(warehouse.root))
+    # Outside an activated environment the name alone would not be found.
+    program = "rlsift" if shutil.which("rlsift") else shlex.quote(sys.argv[0])
     question = "SELECT stage, outcome, count(*) FROM prompt_difficulty_history GROUP BY ALL ORDER BY ALL"
     summary = RunSummary(
         run_id=run_id,
@@ -39,9 +43,9 @@ def print_run_summary(console: Console, warehouse: Warehouse, run_id: str) -> No
         stages=stages,
         report=report_path(warehouse.root, run_id),
         next_commands=[
-            f'rlsift sql "{question}" --root {root}',
-            f"rlsift report {run_id} --root {root}",
-            f"rlsift status {run_id} --root {root}",
+            f'{program} sql "{question}" --root {root}',
+            f"{program} report {run_id} --root {root}",
+            f"{program} status {run_id} --root {root}",
         ],
     )
     print_summary(console, summary)
