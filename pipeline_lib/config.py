@@ -17,7 +17,7 @@ class ConfigError(ValueError):
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 # --- the policy -----------------------------------------------------------------------------------------
@@ -150,17 +150,63 @@ class Offline(Section):
 # --- influence and selection ----------------------------------------------------------------------------
 
 
-class ExactInfluence(Section):
+class InfluenceBase(Section):
+    tokens_per_micro_batch: int | None = Field(default=None, gt=0)
+    """Padded tokens of one forward pass; None is train.tokens_per_micro_batch."""
+    workers: int | None = Field(default=None, gt=0)
+    """Processes that score shards of the pool, one a device; None is one a GPU, or this process alone on a CPU."""
+    max_kl: float = Field(default=0.1, gt=0)
+    """Mean KL a token (nats) of the behaviour policy from the policy, above which a prompt's rollouts are stale."""
+    min_ess: float = Field(default=0.5, ge=0, le=1)
+    """Effective share of a prompt's tokens, below which its rollouts are stale."""
+    on_stale: Literal["warn", "recollect"] = "warn"
+    """Whether stale prompts are only counted and warned of, or rolled out again before they are scored."""
+    split_half_prompts: int = Field(default=64, ge=0)
+    """Prompts scored once more by either half of their trajectories, to tell how stable the ranking is."""
+
+
+class Cascade(Section):
+    """A cheap score of the whole pool decides which prompts get the exact one."""
+
+    blocks: int = Field(gt=0)
+    """L', the last transformer blocks: the cheap score takes the gradients of these alone."""
+    trajectories: int = Field(ge=2)
+    """Trajectories of each prompt that the cheap score looks at."""
+    keep: float = Field(default=4.0, gt=1)
+    """c: c·α of the pool are scored exactly."""
+
+
+class ExactInfluence(InfluenceBase):
     type: Literal["exact"] = "exact"
+    gradient_checkpointing: bool = False
+    """Trade a second forward pass for the memory of the activations."""
+    per_token: bool = False
+    """Also write each token's directional derivatives along the validation gradients to the lake."""
+    cascade: Cascade | None = None
 
 
-class ProjectedInfluence(Section):
+class ProjectedInfluence(InfluenceBase):
     type: Literal["projected"] = "projected"
     keep_ratio: float = Field(default=0.1, gt=0, le=1)
     """r_s, the share of coordinates that the random mask keeps."""
     dimension: int = Field(default=4096, gt=0)
     """k of the Johnson-Lindenstrauss projection."""
+    kind: Literal["gaussian", "sparse", "orthogonal"] = "gaussian"
+    """Of the projection: dense Gaussian, sparse (SJLT), or with orthogonal rows (subsampled Hadamard)."""
+    nonzeros: int = Field(default=8, gt=0)
+    """Non-zero entries a coordinate has in the sparse projection."""
+    check_prompts: int = Field(default=16, ge=0)
+    """Prompts whose gradients tell how far the projection distorts lengths and inner products; 0 is no check."""
     seed: int = 0
+
+    @model_validator(mode="after")
+    def room_for_nonzeros(self) -> ProjectedInfluence:
+        if self.kind == "sparse" and self.nonzeros > self.dimension:
+            raise ValueError(
+                f"nonzeros={self.nonzeros}: a coordinate's entries stand in distinct dimensions, of which there are "
+                f"{self.dimension}; lower nonzeros or raise dimension"
+            )
+        return self
 
 
 Influence = Annotated[ExactInfluence | ProjectedInfluence, Field(discriminator="type")]
@@ -177,6 +223,8 @@ class InfluenceSelection(SelectionBase):
     type: Literal["influence"] = "influence"
     rrf_k: float = Field(default=0.0, ge=0)
     """Constant of reciprocal rank fusion, 1 / (rrf_k + rank); 0 as published."""
+    truncate: bool = False
+    """Whether only ranks up to the number kept count, as published; else every rank does."""
 
 
 class LearnabilitySelection(SelectionBase):
@@ -292,6 +340,14 @@ class Evaluation(Section):
         return self
 
 
+class Diagnosis(Section):
+    """What is found out about a selection beside its scores."""
+
+    embedding_model: str | None = Field(default=None, min_length=1)
+    """A sentence-transformers model, a directory (absolute, or relative to the config file) or a hub id: how near
+    the selected prompts are to each validation set in text. Needs the extra `embeddings`; None leaves it out."""
+
+
 class RunConfig(Section):
     """A whole curriculum."""
 
@@ -311,8 +367,24 @@ class RunConfig(Section):
     offline: Offline = Offline()
     influence: Influence = ExactInfluence()
     selection: Selection = InfluenceSelection()
+    diagnosis: Diagnosis = Diagnosis()
     train: Train = Train()
     evaluation: Evaluation = Evaluation()
+
+    @model_validator(mode="after")
+    def cascade_leaves_prompts_out(self) -> RunConfig:
+        cascade = self.influence.cascade if isinstance(self.influence, ExactInfluence) else None
+        if cascade is not None and cascade.keep * self.selection.alpha >= 1:
+            raise ValueError(
+                f"influence.cascade.keep={cascade.keep} times selection.alpha={self.selection.alpha} is the whole "
+                "pool, which would be scored twice; lower keep, or leave the cascade out"
+            )
+        return self
+
+    @property
+    def scoring_tokens(self) -> int:
+        """Padded tokens of one forward pass that scores."""
+        return self.influence.tokens_per_micro_batch or self.train.tokens_per_micro_batch
 
 
 def config_hash(section: BaseModel) -> str:

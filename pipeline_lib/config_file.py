@@ -103,6 +103,10 @@ def _with_absolute_paths(config: RunConfig, base: Path) -> RunConfig:
     def absolute(path: str) -> str:
         return str((base / Path(path).expanduser()).resolve())
 
+    def model(path: str) -> str:
+        # A hub id such as org/name stays as it is unless a directory of that name stands beside the config.
+        return absolute(path) if path.startswith((".", "/", "~")) or (base / path).is_dir() else path
+
     def source(entry: PromptSource) -> PromptSource:
         return entry.model_copy(update={"path": absolute(entry.path)}) if isinstance(entry, FileSource) else entry
 
@@ -114,9 +118,10 @@ def _with_absolute_paths(config: RunConfig, base: Path) -> RunConfig:
     policy = config.policy
     if isinstance(policy, GgufPolicy) and policy.path is not None:
         policy = policy.model_copy(update={"path": absolute(policy.path)})
-    # A hub id such as org/name stays as it is unless a directory of that name stands beside the config.
-    if isinstance(policy, PretrainedPolicy) and (
-        policy.path.startswith((".", "/", "~")) or (base / policy.path).is_dir()
-    ):
-        policy = policy.model_copy(update={"path": absolute(policy.path)})
-    return config.model_copy(update={"root": absolute(config.root), "prompts": prompts, "policy": policy})
+    if isinstance(policy, PretrainedPolicy):
+        policy = policy.model_copy(update={"path": model(policy.path)})
+    diagnosis = config.diagnosis
+    if diagnosis.embedding_model is not None:
+        diagnosis = diagnosis.model_copy(update={"embedding_model": model(diagnosis.embedding_model)})
+    changed = {"root": absolute(config.root), "prompts": prompts, "policy": policy, "diagnosis": diagnosis}
+    return config.model_copy(update=changed)
