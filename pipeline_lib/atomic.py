@@ -20,14 +20,23 @@ def fsync_path(path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Replace `path` by `text` (UTF-8); a reader sees the old content or the new."""
+    with new_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """A temporary name to write a file under, which replaces `path` when the block ends well."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    fsync_path(path.parent)
+    try:
+        yield temporary
+        fsync_path(temporary)
+        temporary.replace(path)
+        fsync_path(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 @contextmanager

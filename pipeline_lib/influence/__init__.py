@@ -2,71 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import torch
 
-from pipeline_lib.config import ExactInfluence, Influence
-from pipeline_lib.influence.exact import exact_scores
-from pipeline_lib.influence.features import Features, feature_schema, feature_table
-from pipeline_lib.influence.objective import group_gradient, surrogate, weighted_trajectories
-from pipeline_lib.influence.projected import (
-    projected_features,
-    projected_scores,
-    projection_of,
-    scores_of_features,
-    validation_features,
-)
-from pipeline_lib.influence.scores import SCORE_SCHEMA, InfluenceScores
-from pipeline_lib.influence.validation import ValidationGroups
-from pipeline_lib.policy import Policy
-from pipeline_lib.records import RolloutGroup
+from pipeline_lib.influence.exact import ExactScorer
+from pipeline_lib.influence.job import ScoreJob
+from pipeline_lib.influence.projected import ProjectedScorer
+from pipeline_lib.influence.scorer import Scorer
+from pipeline_lib.policy import load_policy, resolve_device
+
+SCORERS: dict[str, type[Scorer]] = {"exact": ExactScorer, "projected": ProjectedScorer}
+"""By the config's `type`."""
 
 
-def score(
-    config: Influence,
-    policy: Policy,
-    groups: Sequence[RolloutGroup],
-    validation: ValidationGroups,
-    *,
-    temperature: float,
-    tokens_per_micro_batch: int,
-    progress: Callable[[int], None],
-) -> InfluenceScores:
-    """Influence of each group's prompt on each validation set, by the estimator that the config names."""
-    if isinstance(config, ExactInfluence):
-        return exact_scores(
-            policy,
-            groups,
-            validation,
-            temperature=temperature,
-            tokens_per_micro_batch=tokens_per_micro_batch,
-            progress=progress,
-        )
-    return projected_scores(
-        policy,
-        groups,
-        validation,
-        config,
-        temperature=temperature,
-        tokens_per_micro_batch=tokens_per_micro_batch,
-        progress=progress,
-    )
+def make_scorer(job: ScoreJob) -> Scorer:
+    """The estimator that the job names, with the job's policy."""
+    policy = load_policy(job.policy_path, device=resolve_device(job.device), dtype=getattr(torch, job.dtype))
+    return SCORERS[job.influence.type](policy, job)
 
 
-__all__ = [
-    "SCORE_SCHEMA",
-    "Features",
-    "InfluenceScores",
-    "ValidationGroups",
-    "exact_scores",
-    "feature_schema",
-    "feature_table",
-    "group_gradient",
-    "projected_features",
-    "projected_scores",
-    "projection_of",
-    "score",
-    "scores_of_features",
-    "surrogate",
-    "validation_features",
-    "weighted_trajectories",
-]
+__all__ = ["SCORERS", "ScoreJob", "Scorer", "make_scorer"]

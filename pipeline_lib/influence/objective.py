@@ -1,24 +1,32 @@
-"""The off-policy surrogate of a rollout group, and its gradient over every parameter.
+"""The off-policy surrogate of rollout groups, and its gradient over every scored parameter.
 
-Suffixes: B trajectories, T completion tokens.
+Suffixes: R rows, C columns whose logits are kept, M completion tokens of a pack.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
+from torch import nn
 
 from pipeline_lib.advantages import graded_advantages
-from pipeline_lib.policy import Policy, collate, micro_batches, token_logprobs
-from pipeline_lib.records import RolloutGroup, Trajectory
-
-Weighted = tuple[Trajectory, float]
-"""A trajectory and the weight of each of its token ratios."""
+from pipeline_lib.influence.pack import Pack, Row, Weighted, attention_share, make_pack, packs, rows_of
+from pipeline_lib.policy import Policy
+from pipeline_lib.records import RolloutGroup
 
 Gradient = list[torch.Tensor]
-"""float32, one tensor for each distinct parameter in the model's order; a tied parameter stands once."""
+"""float32, one tensor for each scored parameter in the model's order; a tied parameter stands once."""
+
+Observe = Callable[[Pack, torch.Tensor], None]
+"""Told of each pack and of log π/β of its completion tokens [M]."""
+
+
+def scored_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """Those that training moves: the adapters where the policy carries LoRA adapters, else all."""
+    adapters = [parameter for name, parameter in model.named_parameters() if "lora_" in name]
+    return adapters or list(model.parameters())
 
 
 def weighted_trajectories(group: RolloutGroup) -> list[Weighted]:
@@ -31,52 +39,85 @@ def weighted_trajectories(group: RolloutGroup) -> list[Weighted]:
     ]
 
 
-def sequence_length(trajectory: Trajectory) -> int:
-    return len(trajectory.prompt_token_ids) + len(trajectory.completion_token_ids)
-
-
-def surrogate(policy: Policy, weighted: Sequence[Weighted], *, temperature: float) -> torch.Tensor:
+def surrogate(policy: Policy, pack: Pack, *, temperature: float, observe: Observe | None = None) -> torch.Tensor:
     """J = (1/K) Σ_k (A_k/|τ_k|) Σ_t ρ_kt, ρ = π_θ/β for each token, unclipped. CROPI, arXiv 2510.26491.
 
     Over the trajectories of several groups it is the sum of their J.
     """
-    batch = collate([trajectory for trajectory, _ in weighted], policy.pad_token_id, policy.device)
-    weights_B = torch.tensor([weight for _, weight in weighted], device=policy.device)
-    logprobs_BT = token_logprobs(policy, batch, temperature=temperature).logprobs_BT
-    ratios_BT = torch.exp(logprobs_BT - batch.behaviour_logprobs_BT)
-    return (weights_B[:, None] * ratios_BT.masked_fill(~batch.completion_mask_BT, 0.0)).sum()
+    log_ratio_M = token_log_ratios(policy, pack, temperature=temperature)
+    if observe is not None:
+        observe(pack, log_ratio_M.detach())
+    return (pack.weight_M * torch.exp(log_ratio_M)).sum()
+
+
+def token_log_ratios(policy: Policy, pack: Pack, *, temperature: float) -> torch.Tensor:
+    """log π_θ/β of each completion token [M], π_θ as it is sampled from: at `temperature`, pad suppressed."""
+    with policy.autocast():
+        output = policy.model(
+            input_ids=pack.input_ids_RS,
+            attention_mask=pack.attention_mask,
+            position_ids=pack.position_ids_RS,
+            logits_to_keep=pack.n_kept,
+            use_cache=False,
+        )
+    logits_RCV = output.logits.float() / temperature
+    for token_id in policy.suppressed_token_ids:
+        suppressed = torch.zeros(logits_RCV.shape[-1], dtype=torch.bool, device=logits_RCV.device)
+        suppressed[token_id] = True
+        logits_RCV = logits_RCV.masked_fill(suppressed, float("-inf"))
+    normaliser_RC = torch.logsumexp(logits_RCV, dim=-1)
+    logprob_M = logits_RCV[pack.row_M, pack.source_M, pack.token_M] - normaliser_RC[pack.row_M, pack.source_M]
+    return logprob_M - pack.behaviour_logprob_M
 
 
 def gradient(
-    policy: Policy, weighted: Sequence[Weighted], *, temperature: float, tokens_per_micro_batch: int
+    policy: Policy,
+    rows: Sequence[Row],
+    parameters: Sequence[nn.Parameter],
+    *,
+    temperature: float,
+    tokens_per_micro_batch: int,
+    observe: Observe | None = None,
 ) -> Gradient:
-    """∇J by plain autograd, micro-batch by micro-batch."""
-    parameters = list(policy.model.parameters())
+    """∇J of all rows together by plain autograd, micro-batch by micro-batch."""
     total = [torch.zeros_like(parameter, dtype=torch.float32) for parameter in parameters]
-    lengths = [sequence_length(trajectory) for trajectory, _ in weighted]
-    with requiring_grad(policy, True):
-        for indices in micro_batches(lengths, tokens_per_micro_batch):
-            J = surrogate(policy, [weighted[i] for i in indices], temperature=temperature)
-            for sum_, part in zip(total, torch.autograd.grad(J, parameters, materialize_grads=True), strict=True):
-                sum_.add_(part)
+    with requiring_grad(policy, parameters):
+        for indices in packs([[row] for row in rows], tokens_per_micro_batch):
+            pack = make_pack([[rows[i] for i in indices]], policy)
+            surrogate(policy, pack, temperature=temperature, observe=observe).backward()
+            for sum_, parameter in zip(total, parameters, strict=True):
+                if parameter.grad is not None:
+                    sum_.add_(parameter.grad)
+                parameter.grad = None
     return total
 
 
-def group_gradient(policy: Policy, group: RolloutGroup, *, temperature: float, tokens_per_micro_batch: int) -> Gradient:
+def group_gradient(
+    policy: Policy,
+    group: RolloutGroup,
+    *,
+    temperature: float,
+    tokens_per_micro_batch: int,
+    observe: Observe | None = None,
+) -> Gradient:
     """The gradient g_i of one prompt; all zeros, without a forward pass, where the group has no signal."""
     return gradient(
         policy,
-        weighted_trajectories(group),
+        rows_of(weighted_trajectories(group), attention_share(policy), tokens_per_micro_batch),
+        scored_parameters(policy.model),
         temperature=temperature,
         tokens_per_micro_batch=tokens_per_micro_batch,
+        observe=observe,
     )
 
 
 @contextmanager
-def requiring_grad(policy: Policy, wanted: bool) -> Iterator[None]:
-    """Sets `requires_grad` of every parameter for the length of a block, then puts each back as it was."""
+def requiring_grad(policy: Policy, parameters: Sequence[nn.Parameter]) -> Iterator[None]:
+    """These parameters alone require grad for the length of a block; then each is put back as it was."""
     before = [(parameter, parameter.requires_grad) for parameter in policy.model.parameters()]
-    policy.model.requires_grad_(wanted)
+    policy.model.requires_grad_(False)
+    for parameter in parameters:
+        parameter.requires_grad_(True)
     try:
         yield
     finally:

@@ -3,13 +3,84 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from pipeline_lib.atomic import new_file
+from pipeline_lib.influence.drift import DriftMeter
 from pipeline_lib.influence.objective import Gradient, gradient, weighted_trajectories
+from pipeline_lib.influence.pack import attention_share, rows_of
 from pipeline_lib.policy import Policy
 from pipeline_lib.records import RolloutGroup
 
 ValidationGroups = Mapping[str, Sequence[RolloutGroup]]
+
+
+@dataclass(frozen=True)
+class Directions:
+    """The v_j of V validation sets: `values_VD` holds one [V, D] for each scored parameter, float32."""
+
+    names: tuple[str, ...]
+    values_VD: list[torch.Tensor]
+
+    def norms(self) -> list[float]:
+        squares = torch.stack([v_VD.square().sum(1).double().cpu() for v_VD in self.values_VD])
+        return squares.sum(0).sqrt().tolist()
+
+    def of_set(self, j: int, parameters: Sequence[nn.Parameter]) -> Gradient:
+        return [v_VD[j].view_as(p) for v_VD, p in zip(self.values_VD, parameters, strict=True)]
+
+    def over(self, parameters: Sequence[nn.Parameter], wanted: Sequence[nn.Parameter]) -> Directions:
+        """The part for `wanted` of directions that are for `parameters`."""
+        by_parameter = dict(zip(parameters, self.values_VD, strict=True))
+        return Directions(self.names, [by_parameter[parameter] for parameter in wanted])
+
+    def save(self, path: Path) -> None:
+        tensors = {f"{i:05d}": v_VD.contiguous() for i, v_VD in enumerate(self.values_VD)}
+        with new_file(path) as temporary:
+            save_file(tensors, temporary, metadata={str(j): name for j, name in enumerate(self.names)})
+
+    @classmethod
+    def load(cls, path: Path, names: Sequence[str], device: torch.device) -> Directions:
+        tensors = load_file(path, device=str(device))
+        return cls(tuple(names), [tensors[key] for key in sorted(tensors)])
+
+
+def validation_directions(
+    policy: Policy,
+    validation: ValidationGroups,
+    parameters: Sequence[nn.Parameter],
+    *,
+    temperature: float,
+    tokens_per_micro_batch: int,
+    progress: Callable[[int], None],
+    meter: DriftMeter | None = None,
+) -> Directions:
+    """The mean gradient of each set's groups with signal. `progress` is told how many more of these are done,
+    `meter` what their tokens' ratios are.
+
+    Raises ValueError when no group of a set has signal.
+    """
+    check_signal(validation)
+    values_VD = [torch.zeros(len(validation), parameter.numel(), device=parameter.device) for parameter in parameters]
+    for j, groups in enumerate(validation.values()):
+        v = mean_gradient(
+            policy,
+            groups,
+            parameters,
+            temperature=temperature,
+            tokens_per_micro_batch=tokens_per_micro_batch,
+            meter=meter,
+        )
+        for rows_VD, part in zip(values_VD, v, strict=True):
+            rows_VD[j] = part.reshape(-1)
+        progress(sum(group.has_signal for group in groups))
+    return Directions(tuple(validation), values_VD)
 
 
 def check_signal(validation: ValidationGroups) -> None:
@@ -26,13 +97,27 @@ def check_signal(validation: ValidationGroups) -> None:
 
 
 def mean_gradient(
-    policy: Policy, groups: Sequence[RolloutGroup], *, temperature: float, tokens_per_micro_batch: int
+    policy: Policy,
+    groups: Sequence[RolloutGroup],
+    parameters: Sequence[nn.Parameter],
+    *,
+    temperature: float,
+    tokens_per_micro_batch: int,
+    meter: DriftMeter | None = None,
 ) -> Gradient:
     """v, the mean of the gradients of the groups with signal: linear, so one accumulated backward pass."""
     with_signal = [weighted_trajectories(group) for group in groups if group.has_signal]
+    share = attention_share(policy)
+    rows = [
+        [(trajectory, weight / len(with_signal)) for trajectory, weight in row]
+        for weighted in with_signal
+        for row in rows_of(weighted, share, tokens_per_micro_batch)
+    ]
     return gradient(
         policy,
-        [(t, weight / len(with_signal)) for weighted in with_signal for t, weight in weighted],
+        rows,
+        parameters,
         temperature=temperature,
         tokens_per_micro_batch=tokens_per_micro_batch,
+        observe=None if meter is None else meter.observe,
     )

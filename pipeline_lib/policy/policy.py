@@ -73,6 +73,11 @@ def load_policy(path: Path | str, *, device: torch.device, dtype: torch.dtype, t
     Parameters of a trainable policy are float32 whatever `dtype` is. Raises ValueError when the tokenizer
     has no chat template or no stop token can be found.
     """
+    if (Path(path) / "adapter_config.json").exists():
+        raise ValueError(
+            f"{path}: carries LoRA adapters, which a run neither trains alone nor saves; merge them into the model "
+            "first (peft: merge_and_unload, then save_pretrained)"
+        )
     model = AutoModelForCausalLM.from_pretrained(
         path, dtype=torch.float32 if trainable else dtype, attn_implementation="sdpa"
     )

@@ -3,7 +3,13 @@
 from pipeline_lib.policy import Policy
 from pipeline_lib.rollout.collect import Grade, Rollout, roll_out
 from pipeline_lib.rollout.engine import Completion, Engine, SamplingParams
-from pipeline_lib.rollout.parquet import ROLLOUT_SCHEMA, groups_from_table, groups_to_table
+from pipeline_lib.rollout.parquet import (
+    ROLLOUT_SCHEMA,
+    groups_from_table,
+    groups_to_table,
+    read_groups,
+    read_prompt_ids,
+)
 from pipeline_lib.rollout.stats import ROLLOUT_STATS_SCHEMA, rollout_stats
 from pipeline_lib.rollout.transformers_engine import TransformersEngine
 
@@ -28,6 +34,8 @@ __all__ = [
     "groups_from_table",
     "groups_to_table",
     "make_engine",
+    "read_groups",
+    "read_prompt_ids",
     "roll_out",
     "rollout_stats",
 ]

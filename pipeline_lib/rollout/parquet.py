@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from pipeline_lib.records import RolloutGroup, Trajectory
 
@@ -39,6 +42,28 @@ def groups_from_table(table: pa.Table) -> list[RolloutGroup]:
         RolloutGroup(prompt_id, tuple(members))
         for prompt_id, members in groupby(trajectories, key=lambda t: t.prompt_id)
     ]
+
+
+def read_groups(
+    file: Path | str, *, only: Collection[str] | None = None, without: Collection[str] = ()
+) -> list[RolloutGroup]:
+    """Groups of one Parquet file: of the prompts `only`, where given, and not of those in `without`."""
+    table = pq.ParquetFile(file).read()
+    if only is not None:
+        table = table.filter(_among(table, only))
+    if without:
+        table = table.filter(pc.invert(_among(table, without)))
+    return groups_from_table(table)
+
+
+def read_prompt_ids(file: Path | str) -> list[str]:
+    """The prompts of one Parquet file of groups."""
+    ids: list[str] = pq.ParquetFile(file).read(columns=["prompt_id"])["prompt_id"].unique().to_pylist()
+    return ids
+
+
+def _among(table: pa.Table, prompt_ids: Collection[str]) -> pa.ChunkedArray:
+    return pc.is_in(table["prompt_id"], pa.array(sorted(prompt_ids), pa.string()))
 
 
 def _trajectory(row: dict[str, Any]) -> Trajectory:

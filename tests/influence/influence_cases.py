@@ -18,6 +18,8 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from pipeline_lib.influence.objective import weighted_trajectories
+from pipeline_lib.influence.pack import Pack, make_pack
 from pipeline_lib.policy import Policy
 from pipeline_lib.records import RolloutGroup, Trajectory
 
@@ -41,6 +43,7 @@ MODELS: dict[str, Callable[[], PreTrainedModel]] = {
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZES, tie_word_embeddings=False)),
     "llama-tied": lambda: LlamaForCausalLM(LlamaConfig(**SIZES, tie_word_embeddings=True)),
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SIZES, tie_word_embeddings=False)),
+    "qwen2-tied": lambda: Qwen2ForCausalLM(Qwen2Config(**SIZES, tie_word_embeddings=True)),
     "qwen3-tied": lambda: Qwen3ForCausalLM(Qwen3Config(**SIZES, head_dim=8, tie_word_embeddings=True)),
 }
 
@@ -84,6 +87,11 @@ def group_of(
             )
         )
     return RolloutGroup(prompt_id, tuple(trajectories))
+
+
+def pack_of(policy: Policy, *groups: RolloutGroup) -> Pack:
+    """Each trajectory in a row of its own."""
+    return make_pack([[[w] for w in weighted_trajectories(group)] for group in groups], policy)
 
 
 def pool_of(seed: int, n: int = 6) -> list[RolloutGroup]:

@@ -17,6 +17,7 @@ from influence_cases import (
     gradient_by_hand,
     group_of,
     objective_by_hand,
+    pack_of,
     policy_of,
     relative_error,
 )
@@ -93,7 +94,7 @@ def test_on_policy_it_is_the_gradient_of_weighted_log_probs() -> None:
     )
     weighted = weighted_trajectories(group)
     found = group_gradient(policy, group, temperature=0.7, tokens_per_micro_batch=1000)
-    with requiring_grad(policy, True):
+    with requiring_grad(policy, list(policy.model.parameters())):
         batch = collate([t for t, _ in weighted], policy.pad_token_id, policy.device)
         logprobs_B = token_logprobs(policy, batch, temperature=0.7).logprobs_BT.sum(1)
         expected = torch.autograd.grad(
@@ -154,9 +155,9 @@ def test_without_signal_the_gradient_is_zero(rewards: list[float | None]) -> Non
 def test_the_surrogate_of_several_groups_is_the_sum_of_theirs() -> None:
     policy = policy_of("llama")
     rng = np.random.default_rng(7)
-    groups = [weighted_trajectories(group_of(f"{i}", rng, REWARDS)) for i in range(3)]
-    together = surrogate(policy, [w for group in groups for w in group], temperature=1.0)
-    apart = sum(surrogate(policy, group, temperature=1.0) for group in groups)
+    groups = [group_of(f"{i}", rng, REWARDS) for i in range(3)]
+    together = surrogate(policy, pack_of(policy, *groups), temperature=1.0)
+    apart = sum(surrogate(policy, pack_of(policy, group), temperature=1.0) for group in groups)
     torch.testing.assert_close(together, apart)
 
 
@@ -164,6 +165,6 @@ def test_requires_grad_is_put_back_as_it_was() -> None:
     policy = policy_of("llama")
     first, second, *_ = policy.model.parameters()
     first.requires_grad_(True)
-    with requiring_grad(policy, True):
-        assert all(p.requires_grad for p in policy.model.parameters())
+    with requiring_grad(policy, [second]):
+        assert [p.requires_grad for p in policy.model.parameters()][:2] == [False, True]
     assert (first.requires_grad, second.requires_grad) == (True, False)

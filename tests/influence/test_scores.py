@@ -5,16 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline_lib.influence.scores import SCORE_SCHEMA, scores_from_dots
+from pipeline_lib.influence.scores import SCORE_SCHEMA, Products, scores_from_products
 
 
 def test_cosines_ranks_and_rows_by_hand() -> None:
-    scores = scores_from_dots(
-        ["b", "a", "c"],
+    scores = scores_from_products(
+        Products(["b", "a", "c"], np.array([[3.0, 0.0], [0.0, 0.0], [-1.0, 0.5]]), np.array([2.0, 0.0, 1.0])),
         ["plus", "minus"],
-        dot_NV=np.array([[3.0, 0.0], [0.0, 0.0], [-1.0, 0.5]]),
-        norm_N=np.array([2.0, 0.0, 1.0]),
-        direction_norm_V=np.array([3.0, 1.0]),
+        [3.0, 1.0],
     )
     np.testing.assert_allclose(scores.cosine, [[0.5, 0.0], [0.0, 0.0], [-1 / 3, 0.5]])
     # On minus, a and b tie at 0: a goes first by its id.
@@ -29,6 +27,7 @@ def test_cosines_ranks_and_rows_by_hand() -> None:
             "cosine": pytest.approx(cosine),
             "norm": norm,
             "rank": rank,
+            "estimator": "exact",
         }
         for prompt_id, name, dot, cosine, norm, rank in [
             ("b", "plus", 3.0, 0.5, 2.0, 1),
@@ -43,10 +42,6 @@ def test_cosines_ranks_and_rows_by_hand() -> None:
 
 def test_a_length_that_is_not_finite_is_refused() -> None:
     with pytest.raises(ValueError, match=r"prompt b: its gradient has length nan.*check the policy's weights"):
-        scores_from_dots(
-            ["a", "b"],
-            ["plus"],
-            dot_NV=np.array([[1.0], [np.nan]]),
-            norm_N=np.array([1.0, np.nan]),
-            direction_norm_V=np.array([1.0]),
+        scores_from_products(
+            Products(["a", "b"], np.array([[1.0], [np.nan]]), np.array([1.0, np.nan])), ["plus"], [1.0]
         )

@@ -1,0 +1,32 @@
+"""Backward passes that run blocks again instead of keeping their activations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from transformers import PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+
+@contextmanager
+def checkpointing(model: PreTrainedModel, wanted: bool) -> Iterator[None]:
+    """Of every block, for the length of the block; nothing else of the model trains. Backward by `.backward()`."""
+    if not wanted:
+        yield
+        return
+    blocks = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    switch: Any = model
+    # The reentrant kind: its second pass is one of its own, whose hooks fire as in any other. A block whose input
+    # requires no grad would get none, so this makes the embeddings' output require it.
+    switch.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})
+    for block in blocks:
+        block.training = True
+    try:
+        yield
+    finally:
+        for block in blocks:
+            block.training = False
+        switch.gradient_checkpointing_disable()
+        switch.disable_input_require_grads()  # which the line above leaves on
