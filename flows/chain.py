@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipeline_lib.config import InfluenceSelection, RunConfig
+from tasks.diagnosis import Diagnose
+from tasks.drift import MeasureDrift, RecollectTrain, RecollectValidation
 from tasks.evaluation import Evaluate
 from tasks.policy import ImportPolicy
 from tasks.prompts import IngestPrompts
@@ -13,6 +15,7 @@ from tasks.report import Report
 from tasks.rollouts import CollectTrain, CollectValidation
 from tasks.scores import Score
 from tasks.selection import Select
+from tasks.similarity import Similarity
 from tasks.step import Done, Step, perform, recorded
 from tasks.training import TrainStage
 
@@ -33,14 +36,25 @@ class Prepared:
 
     policy: Done
     ingest: Done
+    similarity: Done | None
     rollouts_train: Done
     rollouts_validation: Done | None
     evaluation: Done
 
 
 @dataclass(frozen=True)
+class Recollected:
+    """Offline rollouts that took the place of stale ones."""
+
+    train: Done
+    validation: Done
+
+
+@dataclass(frozen=True)
 class StageDone:
+    recollected: Recollected | None
     selection: Done
+    diagnosis: Done
     train: Done
     evaluation: Done
 
@@ -48,9 +62,12 @@ class StageDone:
 def prepare(run: RunConfig, do: Do) -> Prepared:
     policy = do(ImportPolicy(run, 0))
     ingest = do(IngestPrompts(run, 0, policy=policy))
+    embedding_model = run.diagnosis.embedding_model
     return Prepared(
         policy=policy,
         ingest=ingest,
+        # Before the rollouts, so that a model that cannot be loaded is told of before anything is spent.
+        similarity=do(Similarity(run, 0, ingest=ingest, model=embedding_model)) if embedding_model else None,
         rollouts_train=do(CollectTrain(run, 0, ingest=ingest, policy=policy)),
         rollouts_validation=(
             do(CollectValidation(run, 0, ingest=ingest, policy=policy)) if _uses_influence(run) else None
@@ -61,42 +78,45 @@ def prepare(run: RunConfig, do: Do) -> Prepared:
 
 def run_stage(run: RunConfig, stage: int, prepared: Prepared, earlier: list[StageDone], do: Do) -> StageDone:
     policy = earlier[-1].train if earlier else prepared.policy
-    trained = tuple(done.train for done in earlier)
+    again = [done.recollected for done in earlier if done.recollected]
+    recollected = None
     score = None
     if prepared.rollouts_validation is not None:
+        held_out = [prepared.rollouts_validation, *(done.validation for done in again)]
+        if earlier and run.influence.on_stale == "recollect":
+            recollected = _recollect(run, stage, prepared, policy, again, do)
+            again.append(recollected)
+            held_out.append(recollected.validation)
         score = do(
             Score(
                 run,
                 stage,
                 ingest=prepared.ingest,
                 policy=policy,
-                rollouts_train=prepared.rollouts_train,
-                rollouts_validation=prepared.rollouts_validation,
+                rollouts_train=(prepared.rollouts_train, *(done.train for done in again)),
+                rollouts_validation=tuple(held_out),
             )
         )
+    rollouts = (prepared.rollouts_train, *(done.train for done in again))
+    history = _history(prepared, earlier, recollected)
     selection = do(
         Select(
             run,
             stage,
             ingest=prepared.ingest,
-            rollouts_train=prepared.rollouts_train,
+            rollouts_train=rollouts,
             score=score,
-            trained=trained,
+            history=history,
         )
+    )
+    diagnosis = do(
+        Diagnose(run, stage, rollouts_train=rollouts, score=score, selection=selection),
     )
     train = do(
-        TrainStage(
-            run,
-            stage,
-            ingest=prepared.ingest,
-            policy=policy,
-            rollouts_train=prepared.rollouts_train,
-            selection=selection,
-            trained=trained,
-        )
+        TrainStage(run, stage, ingest=prepared.ingest, policy=policy, selection=selection, history=history),
     )
     evaluation = do(Evaluate(run, stage, ingest=prepared.ingest, policy=train))
-    return StageDone(selection, train, evaluation)
+    return StageDone(recollected, selection, diagnosis, train, evaluation)
 
 
 def walk(run: RunConfig, do: Do, *, stages: int) -> tuple[Prepared, list[StageDone]]:
@@ -110,7 +130,9 @@ def walk(run: RunConfig, do: Do, *, stages: int) -> tuple[Prepared, list[StageDo
 
 def finish(run: RunConfig, prepared: Prepared, stages: list[StageDone], do: Do) -> Done:
     """The report of the whole run."""
-    made_from = [prepared.evaluation, *(s.evaluation for s in stages)]
+    made_from = [prepared.evaluation, *(s.evaluation for s in stages), *(s.diagnosis for s in stages)]
+    if prepared.similarity is not None:
+        made_from.append(prepared.similarity)
     return do(Report(run, run.stages, made_from=tuple(made_from)))
 
 
@@ -133,6 +155,33 @@ def first_pending(run: RunConfig) -> Step | None:
     except Pending as pending:
         return pending.step
     return None
+
+
+def _recollect(
+    run: RunConfig, stage: int, prepared: Prepared, policy: Done, again: list[Recollected], do: Do
+) -> Recollected:
+    assert prepared.rollouts_validation is not None
+    drift = do(
+        MeasureDrift(
+            run,
+            stage,
+            policy=policy,
+            rollouts_train=(prepared.rollouts_train, *(done.train for done in again)),
+            rollouts_validation=(prepared.rollouts_validation, *(done.validation for done in again)),
+        )
+    )
+    return Recollected(
+        train=do(RecollectTrain(run, stage, ingest=prepared.ingest, policy=policy, drift=drift)),
+        validation=do(RecollectValidation(run, stage, ingest=prepared.ingest, policy=policy, drift=drift)),
+    )
+
+
+def _history(prepared: Prepared, earlier: list[StageDone], recollected: Recollected | None) -> tuple[Done, ...]:
+    """Every step so far that rolled the pool out, oldest first."""
+    steps = [prepared.rollouts_train]
+    for done in earlier:
+        steps += [done.recollected.train, done.train] if done.recollected else [done.train]
+    return (*steps, recollected.train) if recollected else tuple(steps)
 
 
 def _uses_influence(run: RunConfig) -> bool:

@@ -31,13 +31,13 @@ class Report(Step):
     name: ClassVar[str] = "report"
 
     made_from: tuple[Done, ...]
-    """The evaluations, first to last: each rests on all that came before it."""
+    """All that nothing else rests on: the evaluations, first to last, and what was found out beside them."""
 
     def settings(self) -> dict[str, Any]:
         return {"run_id": self.run.name}
 
     def inputs(self) -> dict[str, str]:
-        return {f"evaluate_{i}": done.fingerprint for i, done in enumerate(self.made_from)}
+        return {f"made_from_{i}": done.fingerprint for i, done in enumerate(self.made_from)}
 
     def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
         return [] if (self.root / outputs["path"]).exists() else [outputs["path"]]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import torch
 
 from pipeline_lib.policy import load_policy, resolve_device
-from pipeline_lib.records import RolloutGroup
+from pipeline_lib.records import Prompt, RolloutGroup
 from pipeline_lib.rewards.grader import Grader
 from pipeline_lib.rollout import (
     SamplingParams,
@@ -63,7 +63,7 @@ class RolloutStep(Step):
 
     def roll_out_all(self, at: Workshop) -> list[str]:
         """Make sure that every shard is in the lake and recorded; paths relative to the root."""
-        prompts = load_prompts(at.warehouse, self.ingest, self.split)
+        prompts = self.prompts(at)
         size = self.run.offline.prompts_per_shard
         shards = [prompts[start : start + size] for start in range(0, len(prompts), size)]
         finished = self._finished_shards(at)
@@ -86,6 +86,9 @@ class RolloutStep(Step):
                     graded = sum(len(g.graded) for g in rollout.groups)
                     at.reporter.advance(len(rollout.groups), pass_rate=solved / max(1, graded))
         return [self._shard_path(at.fingerprint, index) for index in range(len(shards))]
+
+    def prompts(self, at: Workshop) -> Sequence[Prompt]:
+        return load_prompts(at.warehouse, self.ingest, self.split)
 
     def _finished_shards(self, at: Workshop) -> set[int]:
         rows = at.warehouse.query("SELECT * FROM shards WHERE fingerprint = $1", [at.fingerprint]).to_pylist()

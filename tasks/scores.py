@@ -2,63 +2,223 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, get_args
 
-import torch
+import numpy as np
+import pyarrow as pa
 
-from pipeline_lib.influence import score
-from pipeline_lib.policy import load_policy, resolve_device
+from pipeline_lib.config import Cascade, ExactInfluence, InfluenceSelection
+from pipeline_lib.influence.cascade import survivors
+from pipeline_lib.influence.drift import Drift, drift_table
+from pipeline_lib.influence.job import LakeKind, ScoreJob
+from pipeline_lib.influence.scores import InfluenceScores, scores_from_products
+from pipeline_lib.influence.shards import (
+    cheap_pass,
+    direction_norms,
+    halves_products,
+    n_done,
+    pool_products,
+    validation_drifts,
+)
+from pipeline_lib.influence.stability import split_half
+from pipeline_lib.selection.diagnosis import DIAGNOSIS_SCHEMA
+from pipeline_lib.selection.top_alpha import number_kept
 from tasks.prompt_rows import set_members
-from tasks.rollouts import load_groups
+from tasks.scoring import score_all
 from tasks.step import Done, Step, Work, Workshop
+
+POOL = """
+    SELECT prompt_id, outcome, has_signal FROM rollout_stats WHERE list_contains($1, fingerprint)
+    QUALIFY row_number() OVER (PARTITION BY prompt_id ORDER BY list_position($1, fingerprint) DESC) = 1
+    ORDER BY prompt_id
+"""
+"""Each prompt by the newest of its rollouts; $1 are their steps, oldest first."""
+
+WITHOUT_EFFECT = {
+    "workers",
+    "tokens_per_micro_batch",
+    "gradient_checkpointing",
+    "on_stale",
+    "max_kl",
+    "min_ess",
+}
+"""On a score: how it is computed, and what is made of its drift."""
 
 
 @dataclass(frozen=True)
 class Score(Step):
     name: ClassVar[str] = "score"
+    contract: ClassVar[int] = 2
 
     ingest: Done
     policy: Done
-    rollouts_train: Done
-    rollouts_validation: Done
+    rollouts_train: tuple[Done, ...]
+    """The offline rollouts, then those that took the place of stale ones, oldest first."""
+    rollouts_validation: tuple[Done, ...]
+    """As `rollouts_train`, of the validation sets."""
 
     def settings(self) -> dict[str, Any]:
-        return {
-            "influence": self.run.influence.model_dump(mode="json"),
+        influence = self.run.influence.model_dump(mode="json", exclude=WITHOUT_EFFECT)
+        settings = {
+            "influence": influence,
             "temperature": self.run.generation.temperature,
             "dtype": self.run.dtype,
         }
+        return settings | ({"selection": self.run.selection.model_dump(mode="json")} if self._cascade else {})
 
     def inputs(self) -> dict[str, str]:
-        return {
+        inputs = {
             "ingest": self.ingest.fingerprint,
             "policy": self.policy.outputs["policy_id"],
-            "rollouts_train": self.rollouts_train.fingerprint,
-            "rollouts_validation": self.rollouts_validation.fingerprint,
         }
+        inputs |= {f"rollouts_validation_{i}": done.fingerprint for i, done in enumerate(self.rollouts_validation)}
+        return inputs | {f"rollouts_train_{i}": done.fingerprint for i, done in enumerate(self.rollouts_train)}
+
+    def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
+        return [path for path in outputs["lake"] if not (self.root / path).exists()]
+
+    @property
+    def _cascade(self) -> Cascade | None:
+        return self.run.influence.cascade if isinstance(self.run.influence, ExactInfluence) else None
 
     def work(self, at: Workshop) -> Work:
-        groups = load_groups(self.root, self.rollouts_train)
-        validation_groups = {g.prompt_id: g for g in load_groups(self.root, self.rollouts_validation)}
+        pool = at.warehouse.query(POOL, [[done.fingerprint for done in self.rollouts_train]])
+        with_signal = pool.filter(pool["has_signal"])["prompt_id"].to_pylist()
+        held_out = at.warehouse.query(POOL, [[done.fingerprint for done in self.rollouts_validation]])
+        n_directions = sum(held_out["has_signal"].to_pylist())
         members = set_members(at.warehouse, self.ingest, "validation")
-        validation = {name: [validation_groups[i] for i in ids] for name, ids in members.items()}
-        n_with_signal = sum(g.has_signal for g in groups)
-        at.reporter.start(self.label, n_with_signal, "prompts")
-        policy = load_policy(
-            self.policy.outputs["path"],
-            device=resolve_device(self.run.device),
-            dtype=getattr(torch, self.run.dtype),
+        job = self._job(at.fingerprint, with_signal, members)
+        n_exact, n_cheap = len(with_signal), 0
+        if self._cascade is not None:
+            n_exact, n_cheap = (
+                min(n_exact, number_kept(self._cascade.keep * self.run.selection.alpha, len(pool))),
+                n_exact,
+            )
+        n_passes = n_directions + n_cheap + n_exact + 2 * len(job.split_half)
+        at.reporter.start(self.label, n_passes, "gradients", done=n_done(job) + n_done(cheap_pass(job)))
+        cheap: InfluenceScores | None = None
+        if self._cascade is not None:
+            cheap = self._cheap_scores(cheap_pass(job), at)
+            assert isinstance(self.run.selection, InfluenceSelection)
+            job = job.model_copy(update={"only": survivors(cheap, self.run.selection, self._cascade.keep)})
+        score_all(job, self.run.influence.workers, self.label, at.reporter)
+        job.directions_file.unlink(missing_ok=True)
+        products, drifts = pool_products(job)
+        scores = scores_from_products(products, list(members), direction_norms(job))
+        table = scores.to_table(self.run.influence.type)
+        if cheap is not None:
+            rest = cheap.without(set(scores.prompt_ids))
+            table = pa.concat_tables([table, rest.to_table("cascade", ranks_after=len(scores.prompt_ids))])
+        held_out_drifts = validation_drifts(job)
+        n_stale = self._warn_of_stale("prompts", drifts, at)
+        self._warn_of_stale("validation prompts", held_out_drifts, at)
+        lake = sorted(str(path.relative_to(self.root)) for path in self._lake_files(at.fingerprint))
+        outputs = {
+            # What a selection is made of: told more of the same scores, it need not be made again.
+            "ranks_id": _ranks_id(table),
+            "n_scored": len(drifts),
+            "n_stale": n_stale,
+            "lake": lake,
+            "outcomes": {v["values"]: v["counts"] for v in pool["outcome"].value_counts().to_pylist()},
+        }
+        return Work(
+            outputs,
+            {
+                "influence_scores": table,
+                "rollout_drift": pa.concat_tables(
+                    [
+                        drift_table(drifts, "train", self.run.influence),
+                        drift_table(held_out_drifts, "validation", self.run.influence),
+                    ]
+                ),
+                "diagnoses": pa.concat_tables([_stability(job), _projection(job)]),
+            },
         )
-        scores = score(
-            self.run.influence,
-            policy,
-            groups,
-            validation,
+
+    def _job(self, fingerprint: str, with_signal: Sequence[str], members: Mapping[str, list[str]]) -> ScoreJob:
+        directory = self.root / "lake" / "scores" / fingerprint
+        directory.mkdir(parents=True, exist_ok=True)
+        return ScoreJob(
+            fingerprint=fingerprint,
+            directory=str(directory),
+            lake=str(self.root / "lake"),
+            policy_path=self.policy.outputs["path"],
+            device=self.run.device,
+            dtype=self.run.dtype,
             temperature=self.run.generation.temperature,
-            tokens_per_micro_batch=self.run.train.tokens_per_micro_batch,
-            progress=at.reporter.advance,
+            tokens_per_micro_batch=self.run.scoring_tokens,
+            influence=self.run.influence,
+            rollouts=[[str(self.root / path) for path in done.outputs["shards"]] for done in self.rollouts_train],
+            validation_rollouts=[
+                [str(self.root / path) for path in done.outputs["shards"]] for done in self.rollouts_validation
+            ],
+            validation=dict(members),
+            # Ids are hashes: the first ones are as good as drawn.
+            split_half=list(with_signal[: self.run.influence.split_half_prompts]),
         )
-        outputs = {"n_scored": n_with_signal, "outcomes": dict(Counter(g.outcome for g in groups))}
-        return Work(outputs, {"influence_scores": scores.to_table()})
+
+    def _cheap_scores(self, job: ScoreJob, at: Workshop) -> InfluenceScores:
+        score_all(job, self.run.influence.workers, self.label, at.reporter)
+        products, _ = pool_products(job)
+        return scores_from_products(products, list(job.validation), direction_norms(job))
+
+    def _warn_of_stale(self, what: str, drifts: Mapping[str, Drift], at: Workshop) -> int:
+        config = self.run.influence
+        n_stale = sum(drift.is_stale(config) for drift in drifts.values())
+        if n_stale:
+            at.reporter.say(
+                f"{self.label}: the rollouts of {n_stale} of {len(drifts)} {what} are stale (KL above "
+                f"{config.max_kl} nats a token or effective share of tokens below {config.min_ess}): their scores are "
+                "of little worth; set influence.on_stale: recollect, or train fewer steps a stage."
+            )
+        return n_stale
+
+    def _lake_files(self, fingerprint: str) -> Iterator[Path]:
+        for kind in get_args(LakeKind):
+            yield from (self.root / "lake" / kind / fingerprint).glob("*.parquet")
+
+
+def _ranks_id(table: pa.Table) -> str:
+    columns = ("validation_set", "prompt_id", "rank")
+    ranks = sorted(zip(*(table[name].to_pylist() for name in columns), strict=True))
+    return hashlib.sha256(json.dumps(ranks).encode()).hexdigest()[:16]
+
+
+def _stability(job: ScoreJob) -> pa.Table:
+    """How far the two halves of each prompt's trajectories agree, by validation set."""
+    rows: list[dict[str, Any]] = []
+    if job.split_half:
+        norms = direction_norms(job)
+        cosine_2NV = np.stack(
+            [scores_from_products(half, list(job.validation), norms).cosine for half in halves_products(job)]
+        )
+        for name, stability in zip(job.validation, split_half(cosine_2NV), strict=True):
+            for metric in ("spearman", "reliability"):
+                value = getattr(stability, metric)
+                rows.append(
+                    {
+                        "subject": name,
+                        "metric": f"split_half_{metric}",
+                        "value": None if math.isnan(value) else value,
+                        "n": stability.n_prompts,
+                    }
+                )
+    return pa.Table.from_pylist(rows, schema=DIAGNOSIS_SCHEMA)
+
+
+def _projection(job: ScoreJob) -> pa.Table:
+    """How far the projection distorts a sample of gradients; nothing where there is none."""
+    path = job.path("projection_check.json")
+    check: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
+    rows = [
+        {"subject": "", "metric": f"projection_{name}", "value": value, "n": check["n"]}
+        for name, value in check.items()
+        if name != "n"
+    ]
+    return pa.Table.from_pylist(rows, schema=DIAGNOSIS_SCHEMA)

@@ -20,14 +20,14 @@ CANDIDATES = """
     SELECT prompt_id,
            arg_max(n_correct / n, (age, step)) FILTER (n > 0) AS pass_rate,
            coalesce(arg_max(n, (age, step)) FILTER (n > 0), 0) AS n,
-           arg_min(outcome, (age, step)) AS outcome,
-           arg_min(has_signal, (age, step)) AS has_signal
+           arg_max(outcome, age) FILTER (list_contains($collected, fingerprint)) AS outcome,
+           arg_max(has_signal, age) FILTER (list_contains($collected, fingerprint)) AS has_signal
     FROM history GROUP BY prompt_id ORDER BY prompt_id
 """
-"""$fingerprints are the pool's rollout steps, oldest first: the offline one opens the list."""
+"""$fingerprints are the steps that rolled the pool out, oldest first, $collected those of them that a score is from."""
 
-COSINES = """
-    SELECT prompt_id, validation_set, cosine FROM influence_scores
+RANKS = """
+    SELECT prompt_id, validation_set, rank FROM influence_scores
     WHERE fingerprint = $1 ORDER BY validation_set, prompt_id
 """
 
@@ -37,10 +37,11 @@ class Select(Step):
     name: ClassVar[str] = "select"
 
     ingest: Done
-    rollouts_train: Done
+    rollouts_train: tuple[Done, ...]
+    """The offline rollouts, then those that took the place of stale ones, oldest first."""
     score: Done | None
-    trained: tuple[Done, ...]
-    """The training steps of earlier stages, oldest first: they know newer pass rates."""
+    history: tuple[Done, ...]
+    """Every earlier step that rolled the pool out, oldest first: the later ones know newer pass rates."""
 
     def settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = {"selection": self.run.selection.model_dump(mode="json")}
@@ -49,10 +50,11 @@ class Select(Step):
         return settings
 
     def inputs(self) -> dict[str, str]:
-        inputs = {"ingest": self.ingest.fingerprint, "rollouts_train": self.rollouts_train.fingerprint}
+        inputs = {"ingest": self.ingest.fingerprint}
         if self.score is not None:
-            inputs["score"] = self.score.fingerprint
-        return inputs | {f"train_{i}": done.fingerprint for i, done in enumerate(self.trained, start=1)}
+            inputs["ranks"] = self.score.outputs["ranks_id"]
+        inputs |= {f"rollouts_train_{i}": done.fingerprint for i, done in enumerate(self.rollouts_train)}
+        return inputs | {f"history_{i}": done.fingerprint for i, done in enumerate(self.history)}
 
     def work(self, at: Workshop) -> Work:
         at.reporter.start(self.label, None, "")
@@ -62,21 +64,24 @@ class Select(Step):
         return Work({"n_pool": len(candidates), "n_selected": n_selected}, {"selections": table})
 
     def _candidates(self, at: Workshop) -> Candidates:
-        fingerprints = [self.rollouts_train.fingerprint, *(done.fingerprint for done in self.trained)]
-        pool = at.warehouse.query(CANDIDATES, {"fingerprints": fingerprints})
+        steps = {
+            "fingerprints": [done.fingerprint for done in self.history],
+            "collected": [done.fingerprint for done in self.rollouts_train],
+        }
+        pool = at.warehouse.query(CANDIDATES, steps)
         prompt_ids = np.array(pool["prompt_id"].to_pylist(), dtype=object)
-        cosine_NV: np.ndarray | None = None
+        rank_NV: np.ndarray | None = None
         validation_sets: tuple[str, ...] = ()
         if self.score is not None:
             validation_sets = tuple(sorted(set_members(at.warehouse, self.ingest, "validation")))
-            cosines = at.warehouse.query(COSINES, [self.score.fingerprint])["cosine"].to_numpy()
-            cosine_NV = cosines.reshape(len(validation_sets), len(prompt_ids)).T
+            ranks = at.warehouse.query(RANKS, [self.score.fingerprint])["rank"].to_numpy()
+            rank_NV = ranks.reshape(len(validation_sets), len(prompt_ids)).T
         return Candidates(
             prompt_ids=prompt_ids,
             pass_rate=np.array(pool["pass_rate"].to_pylist(), dtype=float),
             n=pool["n"].to_numpy(),
             outcome=np.array(pool["outcome"].to_pylist(), dtype=object),
             has_signal=pool["has_signal"].to_numpy(),
-            cosine_NV=cosine_NV,
+            rank_NV=rank_NV,
             validation_sets=validation_sets,
         )

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,9 +17,9 @@ from tasks.errors import StepFailed
 from tasks.policy import policy_row
 from tasks.prompt_rows import load_prompts
 from tasks.step import Done, Step, Work, Workshop
+from tasks.worker_process import log_tail, worker_process
 
 POLL_SECONDS = 0.25
-STOP_SECONDS = 10.0
 
 SELECTED = "SELECT prompt_id FROM selections WHERE fingerprint = $1 AND selected"
 HISTORY = """
@@ -40,10 +36,9 @@ class TrainStage(Step):
 
     ingest: Done
     policy: Done
-    rollouts_train: Done
     selection: Done
-    trained: tuple[Done, ...]
-    """The training steps of earlier stages, oldest first: with the offline rollouts, the sampler's prior."""
+    history: tuple[Done, ...]
+    """Every earlier step that rolled the pool out, oldest first: the sampler's prior."""
 
     def settings(self) -> dict[str, Any]:
         return {
@@ -59,10 +54,9 @@ class TrainStage(Step):
         inputs = {
             "ingest": self.ingest.fingerprint,
             "policy": self.policy.outputs["policy_id"],
-            "rollouts_train": self.rollouts_train.fingerprint,
             "selection": self.selection.fingerprint,
         }
-        return inputs | {f"train_{i}": done.fingerprint for i, done in enumerate(self.trained, start=1)}
+        return inputs | {f"history_{i}": done.fingerprint for i, done in enumerate(self.history)}
 
     def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
         return [] if Path(outputs["path"]).exists() else [outputs["path"]]
@@ -97,7 +91,7 @@ class TrainStage(Step):
         selected = at.warehouse.query(SELECTED, [self.selection.fingerprint])["prompt_id"].to_pylist()
         chosen = set(selected)
         prompts = [p for p in load_prompts(at.warehouse, self.ingest, "train") if p.prompt_id in chosen]
-        fingerprints = [self.rollouts_train.fingerprint, *(done.fingerprint for done in self.trained)]
+        fingerprints = [done.fingerprint for done in self.history]
         history = at.warehouse.query(HISTORY, {"fingerprints": fingerprints, "selection": self.selection.fingerprint})
         job = TrainJob(
             policy_path=self.policy.outputs["path"],
@@ -116,7 +110,7 @@ class TrainStage(Step):
         log_path = directory / "worker.log"
         carried = max(finished_steps(directory / "records"), default=0)
         at.reporter.start(self.label, self.run.train.steps, "steps", done=carried)
-        with _worker(directory, log_path) as worker:
+        with worker_process("pipeline_lib.grpo.worker", [str(directory)], log_path) as worker:
             running = True
             while running:
                 running = worker.poll() is None
@@ -128,10 +122,9 @@ class TrainStage(Step):
                 elif running:
                     time.sleep(POLL_SECONDS)
         if worker.returncode != 0:
-            tail = "\n".join(log_path.read_text(errors="replace").splitlines()[-15:])
             raise StepFailed(
                 f"{self.label}: the training process ended with exit code {worker.returncode} after step {carried}; "
-                f"its log is {log_path} and ends with:\n{tail}"
+                f"its log is {log_path} and ends with:\n{log_tail(log_path)}"
             )
 
     @staticmethod
@@ -150,27 +143,3 @@ class TrainStage(Step):
 def _facts(row: dict[str, Any]) -> dict[str, str | float]:
     known = {"reward": row["reward"], "zero_variance": row["frac_reward_zero_std"]}
     return {name: value for name, value in known.items() if value is not None} | {"skipped": row["prompts_skipped"]}
-
-
-@contextmanager
-def _worker(directory: Path, log_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The training process. It is ended with the block, also when the block ends by Ctrl-C."""
-    with log_path.open("ab") as log:
-        worker = subprocess.Popen(
-            [sys.executable, "-m", "pipeline_lib.grpo.worker", str(directory)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"},
-            start_new_session=True,  # Ctrl-C in the terminal reaches this process alone, which ends the worker
-        )
-        try:
-            yield worker
-        finally:
-            if worker.poll() is None:
-                worker.terminate()
-                try:
-                    worker.wait(STOP_SECONDS)
-                except subprocess.TimeoutExpired:
-                    worker.kill()
-                    worker.wait()

@@ -46,6 +46,19 @@ def test_paths_are_relative_to_the_config_file(
     assert config.prompts.validation["v"][0].path == str(tmp_path / "conf" / "data" / "v.jsonl")  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("key", ["policy={type: pretrained, path: MODEL}", "diagnosis.embedding_model=MODEL"])
+def test_a_model_beside_the_config_is_a_directory_and_any_other_a_hub_id(config_file: Path, key: str) -> None:
+    (config_file.parent / "models" / "mini").mkdir(parents=True)
+
+    def model(value: str) -> str | None:
+        config = load_config(config_file, [key.replace("MODEL", value)])
+        return config.policy.path if key.startswith("policy") else config.diagnosis.embedding_model  # type: ignore[union-attr]
+
+    assert model("models/mini") == model("./models/mini") == str(config_file.parent / "models" / "mini")
+    assert model("someone/mini") == "someone/mini"
+    assert load_config(config_file).diagnosis.embedding_model is None
+
+
 def test_root_from_the_command_line_is_relative_to_the_working_directory(
     config_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,6 +92,7 @@ def test_overrides(config_file: Path) -> None:
         ("prompts.train.0.count=0", ["prompts.train.0.count = 0", "greater than 0"]),
         ("generation.top_p=0.9", ["top_p=0.9", "off-policy"]),
         ("evaluation.samples=2", ["pass@8 needs samples >= 8"]),
+        ("diagnosis.embedding_model=''", ["diagnosis.embedding_model = ''", "at least 1 character"]),
         ("name=a/b", ["name = 'a/b'", "pattern"]),
         ("train.sampler.type=best", ["train.sampler", "'best'", "greso"]),
         ("train.steps", ["--set train.steps", "key.path=value"]),

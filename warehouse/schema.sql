@@ -115,7 +115,8 @@ CREATE TABLE IF NOT EXISTS influence_scores (
     dot DOUBLE NOT NULL,
     cosine DOUBLE NOT NULL,
     norm DOUBLE NOT NULL,
-    rank INTEGER NOT NULL,               -- 1 is the highest cosine; ties by prompt_id
+    rank INTEGER NOT NULL,               -- 1 is the highest cosine of an estimator; ties by prompt_id
+    estimator VARCHAR,                   -- exact, projected, or cascade: of its cheap pass alone, ranked after all others
     PRIMARY KEY (fingerprint, prompt_id, validation_set)
 );
 
@@ -129,6 +130,41 @@ CREATE TABLE IF NOT EXISTS selections (
     selected BOOLEAN NOT NULL,
     reason VARCHAR NOT NULL,
     PRIMARY KEY (fingerprint, prompt_id)
+);
+
+-- Of warehouses that are older than the column.
+ALTER TABLE influence_scores ADD COLUMN IF NOT EXISTS estimator VARCHAR;
+
+-- How far the policy of a stage has moved from the one whose rollouts it is scored with, by prompt.
+CREATE TABLE IF NOT EXISTS rollout_drift (
+    fingerprint VARCHAR NOT NULL,
+    prompt_id VARCHAR NOT NULL,
+    split VARCHAR NOT NULL,              -- train, validation
+    n_tokens BIGINT NOT NULL,
+    kl DOUBLE NOT NULL,                  -- nats a token, of the behaviour policy from the policy
+    ess DOUBLE NOT NULL,                 -- effective share of the tokens
+    sequence_ess DOUBLE NOT NULL,        -- effective share of the trajectories
+    stale BOOLEAN NOT NULL,
+    PRIMARY KEY (fingerprint, prompt_id)
+);
+
+-- What scores and selections are worth: one number a row, whichever step knows it.
+CREATE TABLE IF NOT EXISTS diagnoses (
+    fingerprint VARCHAR NOT NULL,
+    subject VARCHAR NOT NULL,            -- a validation set; empty for the selection as a whole
+    metric VARCHAR NOT NULL,
+    value DOUBLE,                        -- NULL where it is not defined, as a share of 0 prompts
+    n BIGINT NOT NULL,                   -- prompts that it was computed from
+    PRIMARY KEY (fingerprint, subject, metric)
+);
+
+-- How near the text of each prompt of the pool is to those of a validation set.
+CREATE TABLE IF NOT EXISTS similarities (
+    fingerprint VARCHAR NOT NULL,
+    prompt_id VARCHAR NOT NULL,
+    validation_set VARCHAR NOT NULL,
+    cosine DOUBLE NOT NULL,              -- of the embedding and the set's centroid
+    PRIMARY KEY (fingerprint, prompt_id, validation_set)
 );
 
 CREATE TABLE IF NOT EXISTS sampler_decisions (
@@ -205,7 +241,10 @@ COMMENT ON TABLE run_steps IS 'Which step a run takes at each stage.';
 COMMENT ON TABLE shards IS 'The Parquet files of a step.';
 COMMENT ON TABLE rollout_stats IS 'What one policy made of one prompt at one step.';
 COMMENT ON TABLE influence_scores IS 'Influence of each prompt on each validation set.';
+COMMENT ON TABLE rollout_drift IS 'How far the policy has moved from the rollouts that it is scored with.';
 COMMENT ON TABLE selections IS 'The whole pool of a stage, selected or not, with the reason.';
+COMMENT ON TABLE diagnoses IS 'What scores and selections are worth; see the view stage_diagnosis.';
+COMMENT ON TABLE similarities IS 'Likeness in text of each prompt to each validation set.';
 COMMENT ON TABLE sampler_decisions IS 'What the sampler decided on each prompt before its rollout.';
 COMMENT ON TABLE train_steps IS 'Metrics of each training step.';
 COMMENT ON TABLE evaluations IS 'avg@k and pass@k of each evaluation set.';

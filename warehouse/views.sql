@@ -226,6 +226,82 @@ JOIN sizes AS b ON b.run_id = a.run_id AND b.stage > a.stage
 LEFT JOIN shared ON shared.run_id = a.run_id AND shared.stage_a = a.stage AND shared.stage_b = b.stage;
 COMMENT ON VIEW selection_overlap IS 'How many selected prompts two stages share.';
 
+-- How far can scores and selection of each stage be trusted? Beside what was recorded: overlap with the stage before,
+-- pass rates, likeness in text, and how far the policy has moved from the rollouts that it was scored with. Means count each prompt once; `n` is the number of prompts.
+CREATE OR REPLACE VIEW stage_diagnosis AS
+WITH chosen AS (
+    SELECT run_id, stage, prompt_id, selected FROM selections JOIN run_steps USING (fingerprint)
+),
+offline AS (
+    SELECT run_id, prompt_id, n_correct / n AS pass_rate
+    FROM rollout_stats
+    JOIN run_steps USING (fingerprint)
+    WHERE name = 'rollouts_train' AND n > 0
+),
+online AS (
+    SELECT run_id, stage, prompt_id, sum(n_correct) / sum(n) AS pass_rate
+    FROM rollout_stats
+    JOIN run_steps USING (fingerprint)
+    WHERE phase = 'train' AND n > 0
+    GROUP BY ALL
+),
+alike AS (
+    SELECT run_id, prompt_id, validation_set, cosine FROM similarities JOIN run_steps USING (fingerprint)
+),
+drifted AS (
+    SELECT run_id, stage, rollout_drift.*
+    FROM rollout_drift
+    JOIN run_steps USING (fingerprint)
+    WHERE run_steps.name = 'score' AND split = 'train'
+),
+drifted_validation AS (
+    SELECT DISTINCT run_steps.run_id, run_steps.stage, sources.set_name, rollout_drift.*
+    FROM rollout_drift
+    JOIN run_steps USING (fingerprint)
+    JOIN run_steps AS ingests ON ingests.run_id = run_steps.run_id
+    JOIN prompt_sources AS sources
+        ON sources.fingerprint = ingests.fingerprint AND sources.prompt_id = rollout_drift.prompt_id
+    WHERE run_steps.name = 'score' AND rollout_drift.split = 'validation'
+        AND ingests.name = 'ingest' AND sources.split = 'validation'
+),
+compared AS (
+    SELECT run_id, stage, selected, '' AS subject, 'pass_rate_offline' AS metric, pass_rate AS value
+    FROM chosen
+    JOIN offline USING (run_id, prompt_id)
+    UNION ALL
+    SELECT run_id, stage, selected, validation_set, 'similarity', cosine
+    FROM chosen
+    JOIN alike USING (run_id, prompt_id)
+)
+SELECT run_id, stage, subject, metric, value, n FROM diagnoses JOIN run_steps USING (fingerprint)
+UNION ALL
+SELECT run_id, stage_b, '', 'jaccard_previous', jaccard, n_a + n_b - n_both
+FROM selection_overlap
+WHERE stage_b = stage_a + 1
+UNION ALL
+SELECT run_id, stage, subject, metric || '_pool', avg(value), count(*) FROM compared GROUP BY ALL
+UNION ALL
+SELECT run_id, stage, subject, metric || '_selected', avg(value), count(*) FROM compared WHERE selected GROUP BY ALL
+UNION ALL
+SELECT run_id, stage, '', 'pass_rate_online_selected', avg(pass_rate), count(*) FROM online GROUP BY ALL
+UNION ALL
+SELECT run_id, stage, '', 'share_stale', avg(stale::INTEGER), count(*) FROM drifted GROUP BY ALL
+UNION ALL
+SELECT run_id, stage, '', 'kl_median', median(kl), count(*) FROM drifted GROUP BY ALL
+UNION ALL
+SELECT run_id, stage, '', 'kl_p95', quantile_cont(kl, 0.95), count(*) FROM drifted GROUP BY ALL
+UNION ALL
+SELECT run_id, stage, '', 'ess_median', median(ess), count(*) FROM drifted GROUP BY ALL
+UNION ALL
+SELECT run_id, stage, '', 'ess_p05', quantile_cont(ess, 0.05), count(*) FROM drifted GROUP BY ALL
+UNION ALL
+SELECT run_id, stage, '', 'sequence_ess_median', median(sequence_ess), count(*) FROM drifted GROUP BY ALL
+UNION ALL
+SELECT run_id, stage, set_name, 'share_stale', avg(stale::INTEGER), count(*) FROM drifted_validation GROUP BY ALL
+UNION ALL
+SELECT run_id, stage, set_name, 'kl_median', median(kl), count(*) FROM drifted_validation GROUP BY ALL;
+COMMENT ON VIEW stage_diagnosis IS 'How far scores and selection of each stage can be trusted.';
+
 -- Where is each run, and what went wrong?
 CREATE OR REPLACE VIEW run_progress AS
 SELECT
@@ -242,7 +318,8 @@ FROM run_steps
 LEFT JOIN steps USING (fingerprint);
 COMMENT ON VIEW run_progress IS 'Every step of every run with its state.';
 
--- What did each stage take in, do and bring? Stage 0 counts the offline rollouts. `evaluations` holds avg@k of each
+-- What did each stage take in, do and bring? Stage 0 counts the offline rollouts, a later one what it trained on
+-- and what it collected again. `evaluations` holds avg@k of each
 -- set at the end of the stage before and of this one; `seconds` is the time of the steps' last attempts, whichever
 -- run made them.
 CREATE OR REPLACE VIEW stage_summary AS
@@ -298,9 +375,12 @@ SELECT
     pool.n_pool,
     pool.n_selected,
     trained.train_steps,
-    coalesce(sampled.prompts_rolled_out, offline.prompts_rolled_out) AS prompts_rolled_out,
+    coalesce(
+        sampled.prompts_rolled_out + coalesce(offline.prompts_rolled_out, 0),
+        offline.prompts_rolled_out
+    ) AS prompts_rolled_out,
     sampled.prompts_skipped,
-    coalesce(sampled.rollouts, offline.rollouts) AS rollouts,
+    coalesce(sampled.rollouts + coalesce(offline.rollouts, 0), offline.rollouts) AS rollouts,
     trained.frac_reward_zero_std,
     evaluated.evaluations,
     timed.seconds

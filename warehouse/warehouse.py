@@ -94,9 +94,16 @@ class Warehouse:
             return _fetch(connection, sql, parameters)
 
     def named_query(self, name: str, /, **parameters: Any) -> pa.Table:
-        """Run queries/<name>.sql with its `$parameters` on the newest snapshot. Raises WarehouseError."""
+        """Run queries/<name>.sql with its `$parameters` on the newest snapshot. Raises WarehouseError.
+
+        A snapshot made by other code may lack what the query asks for, so it is published anew.
+        """
         if name not in NAMED_QUERIES:
             raise WarehouseError(f"no query is named {name!r}; there are {', '.join(NAMED_QUERIES)}")
+        with closing(self._connect_to_snapshot()) as connection:
+            current = _is_current(connection)
+        if not current:
+            self.publish()
         return self.snapshot_query(NAMED_QUERIES[name], parameters)
 
     def _lock(self) -> AbstractContextManager[None]:

@@ -103,6 +103,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             "reason": _TEXT,
         }
     ),
+    "diagnoses": pa.schema({"stage": _INT, "subject": _TEXT, "metric": _TEXT, "value": _FLOAT, "n": _INT}),
     "rejects": pa.schema({"split": _TEXT, "set_name": _TEXT, "reason": _TEXT, "n_rows": _INT, "example": _TEXT}),
     "samples": pa.schema(
         {
@@ -128,6 +129,7 @@ class ReportData:
     influence_points: pa.Table
     selection_shares: pa.Table
     ranked_prompts: pa.Table
+    diagnoses: pa.Table
     rejects: pa.Table
     samples: pa.Table
 

@@ -9,6 +9,7 @@ import jinja2
 from markupsafe import Markup
 
 from pipeline_lib.report.data import ReportData
+from pipeline_lib.report.diagnosis import diagnosis
 from pipeline_lib.report.difficulty_charts import pass_rate_distribution, zero_variance
 from pipeline_lib.report.evaluation_charts import evaluation_curves
 from pipeline_lib.report.figure import Panel, Section
@@ -48,6 +49,7 @@ def render_report(data: ReportData) -> str:
             (section, [(panel, draw(panel)) for panel in section.panels])
             for section in (make(data) for make in _SECTIONS)
         ],
+        diagnosis=diagnosis(data),
         best=ranked[:25],
         worst=ranked[25:],
         rejects=data.rejects.to_pylist(),

@@ -13,7 +13,8 @@ class Candidates:
     """One entry for each prompt of the pool, in any order.
 
     `pass_rate` and `n` are the latest known (nan and 0 when never graded); `outcome` and `has_signal` are
-    those of the offline rollouts. `cosine_NV` is None until influence has been scored.
+    those of the rollouts that it was scored with. `rank_NV`, by influence on each validation set, 1 the highest, is
+    None until influence has been scored.
     """
 
     prompt_ids: np.ndarray
@@ -21,13 +22,13 @@ class Candidates:
     n: np.ndarray
     outcome: np.ndarray
     has_signal: np.ndarray
-    cosine_NV: np.ndarray | None = None
+    rank_NV: np.ndarray | None = None
     validation_sets: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         N = len(self.prompt_ids)
         assert all(len(column) == N for column in (self.pass_rate, self.n, self.outcome, self.has_signal))
-        assert self.cosine_NV is None or self.cosine_NV.shape == (N, len(self.validation_sets))
+        assert self.rank_NV is None or self.rank_NV.shape == (N, len(self.validation_sets))
 
     def __len__(self) -> int:
         return len(self.prompt_ids)

@@ -13,18 +13,20 @@ from itertools import pairwise
 from pathlib import Path
 from subprocess import CompletedProcess
 
+import numpy as np
 import pytest
 from flow_cases import rlsift, rows, write_config
 
-from flows.chain import walk
+from flows.chain import finish, walk
 from flows.cli import app
+from flows.runs import record_run
 from pipeline_lib.config_file import load_config
 from tasks.step import perform
 
 STEPS = {
     0: ["policy", "ingest", "rollouts_train", "rollouts_validation", "evaluate"],
-    1: ["score", "select", "train", "evaluate"],
-    2: ["score", "select", "train", "evaluate", "report"],
+    1: ["score", "select", "diagnose", "train", "evaluate"],
+    2: ["score", "select", "diagnose", "train", "evaluate", "report"],
 }
 
 
@@ -116,6 +118,31 @@ def test_each_stage_selects_exactly_its_share_and_gives_every_prompt_a_reason(ro
         assert all(row["reason"] and row["strategy"] == "influence" for row in chosen)
         assert sorted(row["rank"] for row in chosen) == list(range(1, len(pool) + 1))
         assert max(r["rank"] for r in chosen if r["selected"]) < min(r["rank"] for r in chosen if not r["selected"])
+
+
+def test_each_stage_tells_what_its_scores_and_selection_are_worth(root: Path) -> None:
+    pool = len(members(root, "train")["train"])
+    told = rows(root, "FROM stage_diagnosis WHERE run_id = 'tiny'")
+    found = {(row["stage"], row["subject"], row["metric"]): row for row in told}
+    assert len(found) == len(told)
+    for stage in (1, 2):
+        recorded = rows(
+            root,
+            "SELECT validation_set, avg((cosine = 0)::INTEGER) AS share FROM influence_scores "
+            "WHERE fingerprint = $1 GROUP BY ALL",
+            [fingerprint(root, stage, "score")],
+        )
+        assert {row["validation_set"] for row in recorded} == {"minus", "shared"}
+        for row in recorded:
+            fact = found[stage, row["validation_set"], "share_zero"]
+            assert (fact["value"], fact["n"]) == (pytest.approx(row["share"]), pool)
+            effective = found[stage, row["validation_set"], "effective_prompts"]
+            assert effective["value"] is None or 1 - 1e-9 <= effective["value"] <= effective["n"] + 1e-9
+        assert found[stage, "", "pass_rate_offline_pool"]["n"] == pool
+        assert found[stage, "", "pass_rate_offline_selected"]["n"] == round(0.4 * pool)
+        assert 0 < found[stage, "", "pass_rate_online_selected"]["n"] <= round(0.4 * pool)
+        assert found[stage, "", "ties_broken_at_cut"]["value"] != 1
+    assert {stage for stage, _, metric in found if metric == "jaccard_previous"} == {2}
 
 
 def test_training_steps_decisions_and_rollouts_agree(root: Path) -> None:
@@ -380,6 +407,36 @@ def test_an_error_leaves_no_traceback_behind(root: Path) -> None:
     assert answer.stderr.startswith("error: ") and "Traceback" not in answer.stderr
 
 
+# --- more to know of the same run ------------------------------------------------------------------------
+
+
+def test_likeness_in_text_is_one_step_more_and_repeats_none(
+    root: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unit_vectors(texts: list[str], model: str, device: object) -> np.ndarray:
+        counts = np.array([[text.count(operator) for operator in "+-*"] for text in texts]) + 0.1
+        return counts / np.linalg.norm(counts, axis=1, keepdims=True)
+
+    monkeypatch.setattr("pipeline_lib.similarity.embed", unit_vectors)
+    run = load_config(config, ["name=alike", "diagnosis.embedding_model=some/model"])
+    before = attempts(root)
+    record_run(run, "running")
+    finish(run, *walk(run, perform, stages=2), perform)
+    after = attempts(root)
+    assert {fingerprint: after[fingerprint] for fingerprint in before} == before
+    new = rows(root, "SELECT name FROM steps WHERE NOT list_contains($1, fingerprint) ORDER BY name", [list(before)])
+    assert [row["name"] for row in new] == ["report", "similarity"]
+    pool = len(members(root, "train")["train"])
+    alike = rows(root, "FROM stage_diagnosis WHERE run_id = 'alike' AND metric LIKE 'similarity%'")
+    assert {(row["stage"], row["subject"], row["metric"]): row["n"] for row in alike} == {
+        (stage, subject, f"similarity_{of}"): n
+        for stage in (1, 2)
+        for subject in ("minus", "shared")
+        for of, n in (("pool", pool), ("selected", round(0.4 * pool)))
+    }
+    assert "Likeness of the selected in text" in (root / "reports" / "alike.html").read_text()
+
+
 # --- other methods, on the same rollouts ----------------------------------------------------------------
 
 METHODS: dict[str, list[str]] = {
@@ -407,7 +464,7 @@ def test_each_method_runs_a_stage_on_the_rollouts_that_are_there(
         [list(before)],
     )
     new = {row["name"] for row in names}
-    assert new == ({"score"} if "projected" in overrides[0] else set()) | {"select", "train", "evaluate"}
+    assert new == ({"score"} if "projected" in overrides[0] else set()) | {"select", "diagnose", "train", "evaluate"}
     chosen = rows(
         root, "SELECT selected, reason FROM selections WHERE fingerprint = $1", [stages[0].selection.fingerprint]
     )

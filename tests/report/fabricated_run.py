@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from pipeline_lib.report import ReportData, render_report
+from pipeline_lib.selection.diagnosis import diagnose
 
 WAREHOUSE = Path(__file__).parents[2] / "warehouse"
 RUN_ID = "two-stages"
@@ -63,7 +65,8 @@ def sample_completions() -> pa.Table:
 
 def empty_warehouse() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
-    connection.execute((WAREHOUSE / "schema.sql").read_text())
+    for definition in ("schema.sql", "views.sql"):
+        connection.execute((WAREHOUSE / definition).read_text())
     return connection
 
 
@@ -86,6 +89,7 @@ class _Fabricator:
         self.skill = {f"{i:016x}": self.random.gauss(-0.3, 1.2) for i in range(60)}
         self.mixed: dict[str, bool] = {}
         self.cosine = dict(self.skill)
+        self.cosine_by_set: dict[str, np.ndarray] = {}
 
     def insert(self, table: str, rows: Iterable[dict[str, Any]]) -> None:
         arrow = pa.Table.from_pylist(list(rows))
@@ -117,7 +121,9 @@ class _Fabricator:
         self.evaluate(0)
         for stage in range(1, stages + 1):
             self.score(stage)
-            self.train(stage, self.select(stage))
+            selected = self.select(stage)
+            self.diagnose(stage)
+            self.train(stage, selected)
             self.evaluate(stage)
 
     def ingest(self) -> None:
@@ -227,7 +233,11 @@ class _Fabricator:
                 for rank, prompt_id in enumerate(ranked, start=1)
             ]
             self.cosine = cosines
+            self.cosine_by_set[validation_set] = np.array(list(cosines.values()))
         self.insert("influence_scores", rows)
+        halves = [("split_half_spearman", 0.61), ("split_half_reliability", 0.76)]
+        facts = [{"subject": name, "metric": m, "value": v, "n": 40} for name in self.cosine_by_set for m, v in halves]
+        self.insert("diagnoses", [{"fingerprint": fingerprint, **fact} for fact in facts])
 
     def select(self, stage: int) -> list[str]:
         fingerprint = self.take(stage, "select")
@@ -248,6 +258,14 @@ class _Fabricator:
             ],
         )
         return ranked[:SELECTED]
+
+    def diagnose(self, stage: int) -> None:
+        fingerprint = self.take(stage, "diagnose")
+        score = np.array(list(self.cosine.values()))
+        selected = score >= np.sort(score)[-SELECTED]
+        signal = np.array([self.mixed[prompt_id] for prompt_id in self.skill])
+        facts = diagnose(score, selected, signal, self.cosine_by_set).to_pylist()
+        self.insert("diagnoses", [{"fingerprint": fingerprint, **fact} for fact in facts])
 
     def train(self, stage: int, selected: list[str]) -> None:
         fingerprint = self.take(stage, "train")

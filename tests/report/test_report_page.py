@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from fabricated_run import (
 )
 
 from pipeline_lib.report import SCHEMAS, ReportData, render_report
+from pipeline_lib.report.diagnosis import Cell, diagnosis
 from pipeline_lib.report.headline import PassRate, headline
 from pipeline_lib.report.influence_charts import influence_distribution
 
@@ -30,6 +32,7 @@ TITLES = [
     "Influence scores",
     "Influence against pass rate, stage 2",
     "What was selected",
+    "How far to trust the ranking",
     "Prompts by rank, stage 2",
     "Left out at ingest",
     "Sample completions",
@@ -132,6 +135,37 @@ def test_the_report_says_why_there_are_no_influence_scores(two_stages: ReportDat
     assert said(unscored) == "No stage has been scored yet."
     random = pa.Table.from_pylist([{**two_stages.run.to_pylist()[0], "strategy": "random"}])
     assert said(replace(unscored, run=random)) == ("The selection strategy “random” computes no influence scores.")
+
+
+def test_the_diagnosis_has_a_row_a_metric_and_set_and_a_column_a_stage(two_stages: ReportData) -> None:
+    rows = [
+        {"stage": 1, "subject": "v", "metric": "split_half_spearman", "value": 0.614, "n": 40},
+        {"stage": 2, "subject": "v", "metric": "split_half_spearman", "value": None, "n": 0},
+        {"stage": 2, "subject": "", "metric": "jaccard_previous", "value": 0.25, "n": 1200},
+        {"stage": 1, "subject": "", "metric": "share_tied", "value": 0.5, "n": 8},
+        {"stage": 1, "subject": "<b>u</b>", "metric": "share_tied", "value": 0.125, "n": 8},
+    ]
+    data = replace(two_stages, diagnoses=pa.Table.from_pylist(rows, schema=SCHEMAS["diagnoses"]))
+    told = diagnosis(data)
+    assert told.stages == [1, 2]
+    assert [(metric.title, row.subject, row.cells) for metric in told.metrics for row in metric.rows] == [
+        ("Split-half rank correlation", "v", [Cell("0.61", 40), Cell("", 0)]),
+        ("Ties", "whole", [Cell("50.0%", 8), Cell("", None)]),
+        ("Ties", "<b>u</b>", [Cell("12.5%", 8), Cell("", None)]),
+        ("Overlap with the stage before", "whole", [Cell("", None), Cell("0.25", 1200)]),
+    ]
+    page = render_report(data)
+    assert "<b>u</b>" not in page
+    assert "whole – 0.25 n 1,200" in words_of(page)
+
+
+def test_the_page_explains_every_metric_that_it_shows(page: str, two_stages: ReportData) -> None:
+    shown = diagnosis(two_stages).metrics
+    assert {"Split-half reliability", "Score exactly 0", "Pass rate of the selected, in training"} < {
+        metric.title for metric in shown
+    }
+    words = html.unescape(words_of(page))
+    assert all(f"{metric.title} {metric.explanation}" in words for metric in shown)
 
 
 def test_what_was_not_recorded_is_said(page: str) -> None:

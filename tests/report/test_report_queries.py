@@ -129,6 +129,20 @@ def test_the_pass_rate_before_is_the_latest_of_earlier_stages(warehouse: duckdb.
         assert row["pass_rate"] == expected[ids[row["rank"]]]
 
 
+def test_diagnoses_of_each_stage(warehouse: duckdb.DuckDBPyConnection) -> None:
+    rows = load(warehouse, "diagnoses").to_pylist()
+    found = {(row["stage"], row["metric"], row["subject"]): row for row in rows}
+    assert len(found) == len(rows)
+    for stage in (1, 2):
+        for name in ("validation", "validation_hard"):
+            assert found[stage, "split_half_spearman", name]["value"] == 0.61
+            assert found[stage, "effective_prompts", name]["n"] > 0
+        assert found[stage, "pass_rate_offline_pool", ""]["n"] == 60
+        assert found[stage, "pass_rate_offline_selected", ""]["n"] == SELECTED
+    assert (1, "jaccard_previous", "") not in found
+    assert 0 <= found[2, "jaccard_previous", ""]["value"] <= 1
+
+
 def test_rejects_are_counted_by_reason(warehouse: duckdb.DuckDBPyConnection) -> None:
     counts = {row["reason"]: row["n_rows"] for row in load(warehouse, "rejects").to_pylist()}
     assert counts == {"no_gold": 3, "conflicting_gold": 2}
@@ -137,6 +151,6 @@ def test_rejects_are_counted_by_reason(warehouse: duckdb.DuckDBPyConnection) -> 
 def test_a_single_cosine_fills_one_bin() -> None:
     connection = empty_warehouse()
     connection.execute("INSERT INTO run_steps VALUES ('r', 1, 'score', 'f')")
-    connection.execute("INSERT INTO influence_scores VALUES ('f', 'p', 'v', 0.1, 0.1, 1, 1)")
+    connection.execute("INSERT INTO influence_scores VALUES ('f', 'p', 'v', 0.1, 0.1, 1, 1, 'exact')")
     rows = load(connection, "influence_histogram", "r").to_pylist()
     assert [row["n_prompts"] for row in rows] == [1] + [0] * 29

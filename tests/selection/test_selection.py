@@ -22,6 +22,10 @@ from pipeline_lib.selection.influence import reciprocal_rank_fusion
 from pipeline_lib.selection.ranks import descending_ranks
 
 
+def ranks_of(cosine_NV: np.ndarray, prompt_ids: np.ndarray) -> np.ndarray:
+    return np.stack([descending_ranks(column, prompt_ids) for column in cosine_NV.T], axis=1)
+
+
 def candidates(
     prompt_ids: list[str],
     pass_rate: list[float] | None = None,
@@ -35,7 +39,7 @@ def candidates(
         n=np.where(np.isnan(rate), 0, 8),
         outcome=np.select([np.isnan(rate), rate == 0, rate == 1], ["ungraded", "all_wrong", "all_right"], "mixed"),
         has_signal=(rate > 0) & (rate < 1),
-        cosine_NV=None if cosine is None else np.array(cosine),
+        rank_NV=None if cosine is None else ranks_of(np.array(cosine), np.array(prompt_ids)),
         validation_sets=sets,
     )
 
@@ -76,6 +80,36 @@ def test_the_constant_of_fusion_flattens_the_head() -> None:
     ranks_NV = np.array([[1, 9], [4, 4]])
     assert reciprocal_rank_fusion(ranks_NV, 0.0) == pytest.approx([1 + 1 / 9, 1 / 2])
     assert reciprocal_rank_fusion(ranks_NV, 60.0) == pytest.approx([1 / 61 + 1 / 69, 2 / 64])
+
+
+def test_truncated_fusion_by_hand() -> None:
+    pool = candidates(
+        ["a", "b", "c", "d", "e"],
+        cosine=[[0.9, -0.5], [0.8, -0.4], [0.7, 0.3], [0.1, 0.8], [0.2, 0.1]],
+        sets=("plus", "minus"),
+    )
+    # plus: a 1, b 2, c 3, e 4, d 5; minus: d 1, c 2, e 3, b 4, a 5. Two are kept, so ranks 3 to 5 add nothing.
+    whole = select(InfluenceSelection(alpha=0.4), pool, 0)
+    assert whole["prompt_id"].to_pylist() == ["a", "d", "c", "b", "e"]
+    assert whole["score"].to_pylist() == pytest.approx([1 + 1 / 5, 1 + 1 / 5, 1 / 3 + 1 / 2, 1 / 2 + 1 / 4, 7 / 12])
+    truncated = select(InfluenceSelection(alpha=0.4, truncate=True), pool, 0)
+    assert truncated["prompt_id"].to_pylist() == ["a", "d", "b", "c", "e"]
+    assert truncated["score"].to_pylist() == [1.0, 1.0, 0.5, 0.5, 0.0]
+    assert truncated["selected"].to_pylist() == [True, True, False, False, False]
+
+
+@given(st.integers(1, 30), st.integers(1, 4), st.floats(0.01, 1.0), st.integers(0, 2**32 - 1))
+def test_truncated_fusion_never_keeps_a_prompt_that_no_set_ranks_high_enough(
+    pool: int, sets: int, alpha: float, seed: int
+) -> None:
+    cosine = np.random.default_rng(seed).standard_normal((pool, sets))
+    ids = [f"{i:03d}" for i in range(pool)]
+    named = tuple(f"v{j}" for j in range(sets))
+    table = select(
+        InfluenceSelection(alpha=alpha, truncate=True), candidates(ids, cosine=cosine.tolist(), sets=named), 0
+    )
+    assert all(row["score"] > 0 for row in table.to_pylist() if row["selected"])
+    assert sum(score > 0 for score in table["score"].to_pylist()) <= sets * number_kept(alpha, pool)
 
 
 def test_without_signal_ranks_between_help_and_harm() -> None:

@@ -10,7 +10,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from warehouse_rows import decision, evaluation, prompt, selection, stats, step, table, train_step
+from warehouse_rows import (
+    decision,
+    evaluation,
+    fact,
+    prompt,
+    selection,
+    similarity,
+    stats,
+    step,
+    table,
+    train_step,
+)
 
 from warehouse import Warehouse, WarehouseError
 
@@ -20,7 +31,10 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RUN_STEPS = [
     ("r", 0, "rollouts_train", "off"),
     ("r", 0, "evaluate", "ev0"),
+    ("r", 0, "similarity", "sim"),
+    ("r", 1, "score", "sco1"),
     ("r", 1, "select", "sel1"),
+    ("r", 1, "diagnose", "dia1"),
     ("r", 1, "train", "tr1"),
     ("r", 1, "evaluate", "ev1"),
     ("r", 2, "select", "sel2"),
@@ -64,6 +78,15 @@ HISTORY: Mapping[str, pa.Table] = {
         selection("sel2", "a", 2, selected=True),
         selection("sel2", "b", 3, selected=False),
         selection("sel2", "c", 4, selected=False),
+    ),
+    "diagnoses": table(
+        fact("sco1", "gsm", "split_half_spearman", 0.7, 4),
+        fact("dia1", "gsm", "share_zero", 0.25, 4),
+        fact("dia1", "gsm", "effective_prompts", None, 0),
+        fact("another", "gsm", "share_zero", 0.5, 4),
+    ),
+    "similarities": table(
+        *(similarity("sim", i, cosine) for i, cosine in {"a": 0.8, "b": 0.2, "c": 0.4, "d": 0.2}.items())
     ),
     "sampler_decisions": table(
         decision("tr1", 1, "b", keep=False, reason="zero_variance"),
@@ -259,6 +282,31 @@ def test_selection_overlap(warehouse: Warehouse) -> None:
     assert rows(answer) == approx(("r", 1, 2, 2, 2, 1, 1 / 3))
 
 
+def test_stage_diagnosis(warehouse: Warehouse) -> None:
+    answer = warehouse.snapshot_query(
+        "SELECT stage, metric, subject, value, n FROM stage_diagnosis WHERE run_id = 'r' ORDER BY ALL"
+    )
+    assert rows(answer) == approx(
+        (1, "effective_prompts", "gsm", None, 0),
+        # Offline: a 0, b 1, c 1/2, d 1. Stage 1 selects a and c, stage 2 selects d and a.
+        (1, "pass_rate_offline_pool", "", 2.5 / 4, 4),
+        (1, "pass_rate_offline_selected", "", 0.25, 2),
+        # a 1 of 8, b 4 of 4, c 0 of 4 (one step was not graded), d 1 of 8
+        (1, "pass_rate_online_selected", "", (1 / 8 + 1 + 0 + 1 / 8) / 4, 4),
+        (1, "share_zero", "gsm", 0.25, 4),
+        (1, "similarity_pool", "gsm", 0.4, 4),
+        (1, "similarity_selected", "gsm", 0.6, 2),
+        (1, "split_half_spearman", "gsm", 0.7, 4),
+        (2, "jaccard_previous", "", 1 / 3, 3),
+        (2, "pass_rate_offline_pool", "", 2.5 / 4, 4),
+        (2, "pass_rate_offline_selected", "", 0.5, 2),
+        # a 1, b 1, c 1/4
+        (2, "pass_rate_online_selected", "", 2.25 / 3, 3),
+        (2, "similarity_pool", "gsm", 0.4, 4),
+        (2, "similarity_selected", "gsm", 0.5, 2),
+    )
+
+
 def test_stages_that_share_no_prompt_overlap_by_0(scratch: Warehouse) -> None:
     chosen = [selection("sel1", "a", 1, selected=True), selection("sel2", "a", 1, selected=False)]
     scratch.write({"run_steps": HISTORY["run_steps"], "selections": table(*chosen)})
@@ -268,7 +316,9 @@ def test_stages_that_share_no_prompt_overlap_by_0(scratch: Warehouse) -> None:
 def test_run_progress(warehouse: Warehouse) -> None:
     answer = warehouse.snapshot_query("FROM run_progress WHERE run_id = 'r' AND stage = 1 ORDER BY name")
     assert rows(answer) == [
+        ("r", 1, "diagnose", "dia1", None, None, None, None, None),
         ("r", 1, "evaluate", "ev1", "running", NOON, None, None, 1),
+        ("r", 1, "score", "sco1", None, None, None, None, None),
         ("r", 1, "select", "sel1", None, None, None, None, None),
         ("r", 1, "train", "tr1", "completed", NOON, NOON + timedelta(seconds=60), None, 1),
     ]

@@ -59,7 +59,7 @@ def test_the_last_write_of_a_key_counts(filled: Warehouse, writes: list[dict[str
 @pytest.mark.parametrize(
     ("second", "words"),
     [
-        ({"step": table({"x": 1})}, r"unknown table 'step'; the tables are evaluations, .*, train_steps"),
+        ({"step": table({"x": 1})}, r"unknown table 'step'; the tables are diagnoses, .*, train_steps"),
         ({"meta": table({"key": "schema_version", "value": "9"})}, "unknown table 'meta'"),
         ({"prompt_difficulty": table({"x": 1})}, "unknown table 'prompt_difficulty'"),
         (
@@ -162,6 +162,21 @@ def test_views_are_brought_up_to_date(warehouse: Warehouse, monkeypatch: pytest.
     monkeypatch.setattr(module, "DEFINITION_SHA256", "another")
     assert count(warehouse, "later") == 1
     assert count(warehouse, "shards") == 20
+
+
+def test_a_named_query_finds_its_views_in_a_snapshot_of_older_code(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse.write(batch("a"))
+    older = warehouse.publish()
+    monkeypatch.setattr(module, "DEFINITION", module.DEFINITION + "CREATE OR REPLACE VIEW later AS SELECT 1 AS x;")
+    monkeypatch.setattr(module, "DEFINITION_SHA256", "another")
+    monkeypatch.setattr(module, "NAMED_QUERIES", {"later": "FROM later"})
+    assert warehouse.named_query("later").to_pylist() == [{"x": 1}]
+    newer = warehouse.snapshot_path.resolve()
+    assert newer != older.resolve()
+    warehouse.named_query("later")
+    assert warehouse.snapshot_path.resolve() == newer
 
 
 def test_a_newer_schema_is_refused(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:

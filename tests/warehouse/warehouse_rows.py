@@ -94,6 +94,14 @@ def selection(fingerprint: str, prompt_id: str, rank: int, *, selected: bool) ->
     }
 
 
+def fact(fingerprint: str, subject: str, metric: str, value: float | None, n: int) -> dict[str, Any]:
+    return {"fingerprint": fingerprint, "subject": subject, "metric": metric, "value": value, "n": n}
+
+
+def similarity(fingerprint: str, prompt_id: str, cosine: float) -> dict[str, Any]:
+    return {"fingerprint": fingerprint, "prompt_id": prompt_id, "validation_set": "gsm", "cosine": cosine}
+
+
 def decision(fingerprint: str, step: int, prompt_id: str, *, keep: bool, reason: str) -> dict[str, Any]:
     return {
         "fingerprint": fingerprint,

@@ -2,7 +2,7 @@
 WITH scores AS (
     SELECT stage, validation_set, cosine
     FROM influence_scores JOIN run_steps USING (fingerprint)
-    WHERE run_id = $run_id AND name = 'score' AND norm > 0
+    WHERE run_id = $run_id AND name = 'score' AND norm > 0 AND estimator IS DISTINCT FROM 'cascade'
 ),
 ranges AS (
     SELECT validation_set, min(cosine) AS low, greatest((max(cosine) - min(cosine)) / 30, 1e-6) AS width

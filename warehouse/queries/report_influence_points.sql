@@ -3,7 +3,8 @@
 WITH taken AS (SELECT stage, name, fingerprint FROM run_steps WHERE run_id = $run_id),
 scores AS (
     SELECT stage, validation_set, prompt_id, cosine
-    FROM influence_scores JOIN taken USING (fingerprint) WHERE name = 'score'
+    FROM influence_scores JOIN taken USING (fingerprint)
+    WHERE name = 'score' AND estimator IS DISTINCT FROM 'cascade'
     QUALIFY stage = max(stage) OVER ()
 ),
 offline AS (

@@ -12,7 +12,10 @@ shown AS (
 latest AS (
     SELECT prompt_id, n_correct / n AS pass_rate
     FROM rollout_stats s JOIN taken t USING (fingerprint) JOIN shown USING (prompt_id)
-    WHERE t.name IN ('rollouts_train', 'train') AND t.stage < shown.stage AND n > 0
+    WHERE n > 0 AND (
+        t.name IN ('rollouts_train', 'train', 'recollect_train') AND t.stage < shown.stage
+        OR t.name = 'recollect_train' AND t.stage = shown.stage
+    )
     QUALIFY row_number() OVER (PARTITION BY prompt_id ORDER BY t.stage DESC, s.step DESC) = 1
 )
 SELECT

@@ -23,7 +23,7 @@ SELECT
     stage,
     prompts_selected,
     steps,
-    coalesce(trained.rollouts, offline.rollouts) AS rollouts,
+    coalesce(trained.rollouts + coalesce(offline.rollouts, 0), offline.rollouts) AS rollouts,
     prompts_skipped * (
         SELECT (config->>'$.train.group_size')::BIGINT FROM runs WHERE run_id = $run_id
     ) AS rollouts_skipped,

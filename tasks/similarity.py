@@ -1,0 +1,38 @@
+"""How near each prompt of the pool is to each validation set in text. Once a run: no training changes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pipeline_lib.policy import resolve_device
+from pipeline_lib.similarity import similarities
+from tasks.prompt_rows import load_prompts, set_members
+from tasks.step import Done, Step, Work, Workshop
+
+
+@dataclass(frozen=True)
+class Similarity(Step):
+    name: ClassVar[str] = "similarity"
+
+    ingest: Done
+    model: str
+    """A sentence-transformers model: a directory or a hub id."""
+
+    def settings(self) -> dict[str, Any]:
+        # Weights overwritten in place are another model.
+        files = [f.stat() for f in sorted(Path(self.model).rglob("*.safetensors"))]
+        return {"model": self.model, "files": [[f.st_size, f.st_mtime_ns] for f in files]}
+
+    def inputs(self) -> dict[str, str]:
+        return {"ingest": self.ingest.fingerprint}
+
+    def work(self, at: Workshop) -> Work:
+        at.reporter.start(self.label, None, "")
+        pool = load_prompts(at.warehouse, self.ingest, "train")
+        held_out = {prompt.prompt_id: prompt for prompt in load_prompts(at.warehouse, self.ingest, "validation")}
+        members = set_members(at.warehouse, self.ingest, "validation")
+        validation = {name: [held_out[i] for i in ids] for name, ids in members.items()}
+        table = similarities(pool, validation, self.model, device=resolve_device(self.run.device))
+        return Work({"n_prompts": len(pool)}, {"similarities": table})
