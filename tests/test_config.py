@@ -98,6 +98,15 @@ def test_overrides(config_file: Path) -> None:
         ("train.steps", ["--set train.steps", "key.path=value"]),
         ("name.x=1", ["--set name.x=1", "`name` is a value"]),
         ("prompts.train.7.count=1", ["prompts.train.7.count=1", "7"]),
+        (
+            "influence={type: exact, cascade: {blocks: 1, trajectories: 4, keep: 1.0e+9}}",
+            ["influence.cascade.keep=1000000000.0 times selection.alpha", "scored twice; lower keep"],
+        ),
+        ("influence={type: exact, max_kl: .inf}", ["influence.max_kl = inf", "finite"]),
+        (
+            "influence={type: projected, kind: sparse, dimension: 4}",
+            ["nonzeros=8", "lower nonzeros or raise dimension"],
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_in_words(config_file: Path, override: str, words: list[str]) -> None:

@@ -81,6 +81,8 @@ def score_units(job: ScoreJob, scorer: Scorer, wanted: Sequence[str], progress: 
         if unit != HALVES:
             for kind, table in keep.items():
                 _write(job.lake_path(kind, f"{unit}.parquet"), table())
+        else:
+            progress(sum(not group.has_signal for group in groups))
         _write(products_path(job, unit), _products_table(products, meter.drifts()))
 
 
@@ -121,9 +123,9 @@ def n_done(job: ScoreJob) -> int:
 
 
 def n_scored(job: ScoreJob, unit: str) -> int:
-    """Prompts of a finished unit that were run."""
+    """Prompts of a finished unit that were run; of the halves all, since nobody knows before which have signal."""
     table = _read(products_path(job, unit))
-    return len(table) - table["n_tokens"].null_count
+    return len(table) if unit == HALVES else len(table) - table["n_tokens"].null_count
 
 
 def _validation_drift(job: ScoreJob) -> Path:

@@ -15,6 +15,7 @@ from influence_cases import (
     MODELS,
     PAD,
     double,
+    flat,
     gradient_by_hand,
     group_of,
     pack_of,
@@ -23,12 +24,14 @@ from influence_cases import (
     validation_of,
 )
 
+from pipeline_lib.influence import layer_products
 from pipeline_lib.influence.checkpointing import checkpointing
 from pipeline_lib.influence.exact import exact_scores
 from pipeline_lib.influence.objective import group_gradient, scored_parameters
 from pipeline_lib.influence.packed import packed_dots, supports
 from pipeline_lib.influence.scores import InfluenceScores
 from pipeline_lib.influence.stability import spearman
+from pipeline_lib.influence.validation import mean_gradient
 from pipeline_lib.policy import Policy
 from pipeline_lib.records import RolloutGroup
 
@@ -117,6 +120,43 @@ def test_neither_order_nor_micro_batches_matter(order: list[int], tokens: int, n
     policy = policy_of(name)
     groups = pool_of(3)
     assert_same(score(policy, [groups[i] for i in order], tokens), score(policy, groups))
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    groups=st.lists(
+        st.tuples(
+            st.lists(st.sampled_from([None, 0.0, 0.5, 1.0]), min_size=1, max_size=6),
+            st.integers(1, 12),
+            st.integers(1, 9),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    tokens=st.sampled_from([1, 40, 10_000]),
+    price=st.sampled_from([0.0, 25.0, 1e9]),
+    name=st.sampled_from(sorted(MODELS)),
+    seed=st.integers(0, 2**31),
+)
+def test_for_any_shape(
+    groups: list[tuple[list[float | None], int, int]], tokens: int, price: float, name: str, seed: int
+) -> None:
+    """Formed or contracted, packed or one by one, rows shared or not: against float64 autograd of the formula."""
+    rng = np.random.default_rng(seed)
+    policy = policy_of(name)
+    pool = [group_of(f"{i:02d}", rng, *shape) for i, shape in enumerate(groups)]
+    g_ND = np.stack([gradient_by_hand(policy, group, TEMPERATURE) for group in pool])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layer_products, "PASS_PRICE", price)
+        found = score(policy, pool, tokens)
+        parameters = scored_parameters(policy.model)
+        v_VD = [
+            flat(mean_gradient(policy, groups, parameters, temperature=TEMPERATURE, tokens_per_micro_batch=10_000))
+            for groups in validation_of(1).values()
+        ]
+    lengths = np.linalg.norm(g_ND, axis=1)
+    np.testing.assert_allclose(found.norm, lengths, rtol=1e-5, atol=1e-12)
+    assert (np.abs(found.dot - g_ND @ np.stack(v_VD).T) <= 1e-5 * np.outer(lengths, np.linalg.norm(v_VD, axis=1))).all()
 
 
 def test_one_token_completions_and_unequal_lengths() -> None:

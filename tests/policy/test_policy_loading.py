@@ -59,6 +59,13 @@ def test_without_a_pad_token_a_stop_token_pads(directory: Path) -> None:
     assert (policy.pad_token_id, policy.suppressed_token_ids) == (2, ())
 
 
+def test_adapters_are_refused_with_the_remedy(directory: Path) -> None:
+    """They would be loaded beside the weights, and the whole model trained and saved without its base."""
+    (directory / "adapter_config.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"carries LoRA adapters.*merge_and_unload"):
+        load(directory)
+
+
 def test_a_missing_chat_template_is_refused(directory: Path) -> None:
     (directory / "chat_template.jinja").unlink()
     with pytest.raises(ValueError, match=r"no chat template; add chat_template\.jinja"):
