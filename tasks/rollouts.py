@@ -24,7 +24,7 @@ from pipeline_lib.rollout import (
 from pipeline_lib.rollout.stats import Phase
 from tasks.prompt_rows import load_prompts
 from tasks.step import Done, Step, Work, Workshop
-from warehouse.lake import read_shard, verify_shard, write_shard
+from warehouse.lake import is_readable, read_shard, verify_shard, write_shard
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class RolloutStep(Step):
         return {"ingest": self.ingest.fingerprint, "policy": self.policy.outputs["policy_id"]}
 
     def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
-        return [path for path in outputs["shards"] if not (self.root / path).exists()]
+        return [path for path in outputs["shards"] if not is_readable(self.root / path)]
 
     def work(self, at: Workshop) -> Work:
         return Work({"shards": self.roll_out_all(at)})

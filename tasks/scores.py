@@ -32,6 +32,7 @@ from pipeline_lib.selection.top_alpha import number_kept
 from tasks.prompt_rows import set_members
 from tasks.scoring import score_all
 from tasks.step import Done, Step, Work, Workshop
+from warehouse.lake import is_readable
 
 POOL = """
     SELECT prompt_id, outcome, has_signal FROM rollout_stats WHERE list_contains($1, fingerprint)
@@ -81,7 +82,7 @@ class Score(Step):
         return inputs | {f"rollouts_train_{i}": done.fingerprint for i, done in enumerate(self.rollouts_train)}
 
     def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
-        return [path for path in outputs["lake"] if not (self.root / path).exists()]
+        return [path for path in outputs["lake"] if not is_readable(self.root / path)]
 
     @property
     def _cascade(self) -> Cascade | None:
@@ -101,7 +102,8 @@ class Score(Step):
                 n_exact,
             )
         n_passes = n_directions + n_cheap + n_exact + 2 * len(job.split_half)
-        at.reporter.start(self.label, n_passes, "gradients", done=n_done(job) + n_done(cheap_pass(job)))
+        done = n_done(job) + n_done(cheap_pass(job)) + (n_directions if job.directions_file.exists() else 0)
+        at.reporter.start(self.label, n_passes, "gradients", done=done)
         cheap: InfluenceScores | None = None
         if self._cascade is not None:
             cheap = self._cheap_scores(cheap_pass(job), at)
@@ -172,10 +174,13 @@ class Score(Step):
         config = self.run.influence
         n_stale = sum(drift.is_stale(config) for drift in drifts.values())
         if n_stale:
+            # Of a validation set that is solved throughout when it is collected again, the older rollouts stay.
+            again = config.on_stale == "recollect"
+            remedy = "give the set harder prompts" if again else "set influence.on_stale: recollect"
             at.reporter.say(
                 f"{self.label}: the rollouts of {n_stale} of {len(drifts)} {what} are stale (KL above "
                 f"{config.max_kl} nats a token or effective share of tokens below {config.min_ess}): their scores are "
-                "of little worth; set influence.on_stale: recollect, or train fewer steps a stage."
+                f"of little worth; {remedy}, or train fewer steps a stage."
             )
         return n_stale
 

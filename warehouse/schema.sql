@@ -144,7 +144,7 @@ CREATE TABLE IF NOT EXISTS rollout_drift (
     kl DOUBLE NOT NULL,                  -- nats a token, of the behaviour policy from the policy
     ess DOUBLE NOT NULL,                 -- effective share of the tokens
     sequence_ess DOUBLE NOT NULL,        -- effective share of the trajectories
-    stale BOOLEAN NOT NULL,
+    stale BOOLEAN NOT NULL,              -- by the thresholds of the run that measured it
     PRIMARY KEY (fingerprint, prompt_id)
 );
 

@@ -248,21 +248,32 @@ online AS (
 alike AS (
     SELECT run_id, prompt_id, validation_set, cosine FROM similarities JOIN run_steps USING (fingerprint)
 ),
-drifted AS (
-    SELECT run_id, stage, rollout_drift.*
+drift_of_run AS (
+    -- Stale by the thresholds of the run's config as it is now.
+    SELECT
+        run_steps.run_id,
+        run_steps.stage,
+        rollout_drift.prompt_id,
+        rollout_drift.split,
+        rollout_drift.kl,
+        rollout_drift.ess,
+        rollout_drift.sequence_ess,
+        kl > (runs.config->>'$.influence.max_kl')::DOUBLE OR ess < (runs.config->>'$.influence.min_ess')::DOUBLE AS stale
     FROM rollout_drift
     JOIN run_steps USING (fingerprint)
-    WHERE run_steps.name = 'score' AND split = 'train'
+    JOIN runs USING (run_id)
+    WHERE run_steps.name = 'score'
+),
+drifted AS (
+    FROM drift_of_run WHERE split = 'train'
 ),
 drifted_validation AS (
-    SELECT DISTINCT run_steps.run_id, run_steps.stage, sources.set_name, rollout_drift.*
-    FROM rollout_drift
-    JOIN run_steps USING (fingerprint)
-    JOIN run_steps AS ingests ON ingests.run_id = run_steps.run_id
+    SELECT DISTINCT sources.set_name, drift_of_run.*
+    FROM drift_of_run
+    JOIN run_steps AS ingests ON ingests.run_id = drift_of_run.run_id
     JOIN prompt_sources AS sources
-        ON sources.fingerprint = ingests.fingerprint AND sources.prompt_id = rollout_drift.prompt_id
-    WHERE run_steps.name = 'score' AND rollout_drift.split = 'validation'
-        AND ingests.name = 'ingest' AND sources.split = 'validation'
+        ON sources.fingerprint = ingests.fingerprint AND sources.prompt_id = drift_of_run.prompt_id
+    WHERE drift_of_run.split = 'validation' AND ingests.name = 'ingest' AND sources.split = 'validation'
 ),
 compared AS (
     SELECT run_id, stage, selected, '' AS subject, 'pass_rate_offline' AS metric, pass_rate AS value

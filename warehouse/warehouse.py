@@ -8,7 +8,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -150,9 +150,12 @@ class Warehouse:
 
 
 def _connect(path: Path, *, read_only: bool) -> Connection:
-    with interrupts_held():
-        connection = duckdb.connect(str(path), read_only=read_only)
-        connection.execute("SET TimeZone = 'UTC'")
+    with ExitStack() as closed_on_error:
+        with interrupts_held():
+            connection = closed_on_error.enter_context(duckdb.connect(str(path), read_only=read_only))
+            connection.execute("SET TimeZone = 'UTC'")
+        # An interrupt that was held comes here: an open connection would be in the way of the next one.
+        closed_on_error.pop_all()
     return connection
 
 

@@ -46,14 +46,15 @@ def projected_features(
 
     def gradients() -> Iterator[Gradient]:
         for i in with_signal:
-            yield group_gradient(
+            gradient = group_gradient(
                 policy,
                 groups[i],
                 temperature=temperature,
                 tokens_per_micro_batch=tokens_per_micro_batch,
                 observe=None if meter is None else meter.observe,
             )
-            progress(1)
+            progress(1)  # before the yield, which after the last one does not come back
+            yield gradient
 
     values_NK = np.zeros((len(groups), projection.dimension), dtype=np.float32)
     with_signal = [i for i, group in enumerate(groups) if group.has_signal]
@@ -80,7 +81,7 @@ def validation_features(
 
     def gradients() -> Iterator[Gradient]:
         for groups in validation.values():
-            yield mean_gradient(
+            gradient = mean_gradient(
                 policy,
                 groups,
                 scored_parameters(policy.model),
@@ -89,6 +90,7 @@ def validation_features(
                 meter=meter,
             )
             progress(sum(group.has_signal for group in groups))
+            yield gradient
 
     values_VK = projection.project_all(gradients(), len(validation))
     return Features(tuple(validation), values_VK, projection.name)

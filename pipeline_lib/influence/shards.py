@@ -45,7 +45,7 @@ def units(job: ScoreJob) -> list[str]:
 
 
 def unfinished(job: ScoreJob) -> list[str]:
-    return [unit for unit in units(job) if not all(path.exists() for path in _files_of_unit(job, unit))]
+    return [unit for unit in units(job) if not all(_is_readable(path) for path in _files_of_unit(job, unit))]
 
 
 def complete(job: ScoreJob) -> bool:
@@ -195,6 +195,14 @@ def _products_table(products: Products, drifts: Mapping[str, Drift]) -> pa.Table
 def _products(table: pa.Table) -> Products:
     dots = np.array(table["dots"].to_pylist(), dtype=np.float64)
     return Products(table["prompt_id"].to_pylist(), dots, table["norm"].to_numpy())
+
+
+def _is_readable(file: Path) -> bool:
+    try:
+        pq.read_metadata(file)
+    except (FileNotFoundError, pa.ArrowInvalid):  # not there, or truncated
+        return False
+    return True
 
 
 def _read(file: Path | str) -> pa.Table:

@@ -96,6 +96,25 @@ def test_two_processes_and_kept_derivatives_give_the_same_scores(directory: Path
             assert dots[row["prompt_id"], row["validation_set"]] == pytest.approx(row["dot"], abs=1e-4 * scale)
 
 
+def test_a_truncated_shard_of_rollouts_is_collected_again(directory: Path, plain: list[dict[str, Any]]) -> None:
+    config = configured(directory, "influence={type: exact, split_half_prompts: 3}")
+    found: dict[str, Done] = {}
+
+    def do(step: Step) -> Done:
+        if step.name == "rollouts_train":
+            shard = Path(config.root) / perform(step).outputs["shards"][0]
+            shard.write_bytes(shard.read_bytes()[:300])
+        found[step.name] = perform(step)
+        if step.name == "score":
+            raise Reached
+        return found[step.name]
+
+    with pytest.raises(Reached):
+        walk(config, do, stages=1)
+    assert not found["rollouts_train"].cached
+    assert_alike(scores(config, found["score"]), plain)
+
+
 def test_a_cascade_ranks_those_it_left_out_last(directory: Path, plain: list[dict[str, Any]]) -> None:
     cascade = "influence={type: exact, cascade: {blocks: 1, trajectories: 2, keep: 1.5}}"
     config = configured(directory, cascade, "selection.alpha=0.2")

@@ -149,6 +149,15 @@ def test_a_finished_shard_is_not_scored_again(tmp_path: Path) -> None:
     assert [unit for unit in units(job) if after[unit] != before[unit]] == ["shard-00001"]
 
 
+def test_a_truncated_shard_is_scored_again(tmp_path: Path) -> None:
+    job = job_of(tmp_path, ExactInfluence())
+    expected = scored(job)
+    path = products_path(job, "shard-00001")
+    path.write_bytes(path.read_bytes()[:200])
+    assert unfinished(job) == ["shard-00001"]
+    assert_same(scored(job), expected)
+
+
 def test_a_shard_that_is_not_finite_leaves_nothing(tmp_path: Path) -> None:
     job = job_of(tmp_path, ExactInfluence(), shard_size=2)
     overflowing = [

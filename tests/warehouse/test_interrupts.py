@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import duckdb
+import pytest
+
+from warehouse import Warehouse
 
 SCRIPT = """
 import random, signal, sys, time
@@ -42,3 +48,24 @@ def test_an_interrupt_waits_for_the_write_to_end_and_the_next_write_goes_through
     assert done.returncode == 0, done.stderr
     interrupted, n_rows = map(int, done.stdout.split())
     assert interrupted == 40 and n_rows == 200
+
+
+def test_an_interrupt_while_a_file_is_opened_leaves_no_connection_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be in the way of the read-write connection that marks the step as stopped."""
+    warehouse = Warehouse(tmp_path)
+    warehouse.publish()
+    connect = duckdb.connect
+
+    def interrupted(*args: object, **options: object) -> object:
+        monkeypatch.undo()
+        connection = connect(*args, **options)  # type: ignore[arg-type]
+        signal.raise_signal(signal.SIGINT)
+        return connection
+
+    monkeypatch.setattr(duckdb, "connect", interrupted)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        warehouse.query("SELECT 1")
+    assert raised.tb is not None, "the traceback keeps the frames alive that had the connection"
+    warehouse.publish()
