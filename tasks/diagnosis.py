@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pipeline_lib.selection.diagnosis import diagnose
-from tasks.step import Done, Step, Work, Workshop
+from tasks.step import Done, Step, Work, Workshop, fingerprints
 
 POOL = """
     SELECT prompt_id, selections.score, selections.selected,
@@ -35,7 +35,7 @@ class Diagnose(Step):
         return {}
 
     def inputs(self) -> dict[str, str]:
-        inputs = {f"rollouts_train_{i}": done.fingerprint for i, done in enumerate(self.rollouts_train)}
+        inputs = fingerprints("rollouts_train", self.rollouts_train)
         inputs |= {"selection": self.selection.fingerprint}
         return inputs if self.score is None else inputs | {"score": self.score.fingerprint}
 

@@ -14,7 +14,7 @@ from pipeline_lib.policy import Policy, load_policy, resolve_device
 from pipeline_lib.records import Prompt
 from pipeline_lib.rollout import read_groups, read_prompt_ids
 from tasks.rollouts import RolloutStep
-from tasks.step import Done, Step, Work, Workshop
+from tasks.step import Done, Step, Work, Workshop, fingerprints
 
 STALE = "SELECT prompt_id FROM rollout_drift WHERE fingerprint = $1 AND split = $2 AND stale"
 
@@ -40,8 +40,8 @@ class MeasureDrift(Step):
 
     def inputs(self) -> dict[str, str]:
         inputs = {"policy": self.policy.outputs["policy_id"]}
-        inputs |= {f"rollouts_validation_{i}": done.fingerprint for i, done in enumerate(self.rollouts_validation)}
-        return inputs | {f"rollouts_train_{i}": done.fingerprint for i, done in enumerate(self.rollouts_train)}
+        inputs |= fingerprints("rollouts_validation", self.rollouts_validation)
+        return inputs | fingerprints("rollouts_train", self.rollouts_train)
 
     def work(self, at: Workshop) -> Work:
         n_shards = sum(len(done.outputs["shards"]) for done in (*self.rollouts_train, *self.rollouts_validation))

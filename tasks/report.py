@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pipeline_lib.atomic import write_text
 from pipeline_lib.report import SCHEMAS, ReportData, render_report
-from tasks.step import Done, Step, Work, Workshop
+from tasks.step import Done, Step, Work, Workshop, fingerprints
 from warehouse import Warehouse, WarehouseError
 from warehouse.lake import read_shard
 
@@ -37,7 +37,7 @@ class Report(Step):
         return {"run_id": self.run.name}
 
     def inputs(self) -> dict[str, str]:
-        return {f"made_from_{i}": done.fingerprint for i, done in enumerate(self.made_from)}
+        return fingerprints("made_from", self.made_from)
 
     def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
         return [] if (self.root / outputs["path"]).exists() else [outputs["path"]]

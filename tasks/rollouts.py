@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 import torch
 
+from pipeline_lib.parquet import is_readable
 from pipeline_lib.policy import load_policy, resolve_device
 from pipeline_lib.records import Prompt, RolloutGroup
 from pipeline_lib.rewards.grader import Grader
@@ -24,7 +25,7 @@ from pipeline_lib.rollout import (
 from pipeline_lib.rollout.stats import Phase
 from tasks.prompt_rows import load_prompts
 from tasks.step import Done, Step, Work, Workshop
-from warehouse.lake import is_readable, read_shard, verify_shard, write_shard
+from warehouse.lake import read_shard, verify_shard, write_shard
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,12 @@ from pipeline_lib.influence.shards import (
     validation_drifts,
 )
 from pipeline_lib.influence.stability import split_half
+from pipeline_lib.parquet import is_readable
 from pipeline_lib.selection.diagnosis import DIAGNOSIS_SCHEMA
 from pipeline_lib.selection.top_alpha import number_kept
 from tasks.prompt_rows import set_members
 from tasks.scoring import score_all
-from tasks.step import Done, Step, Work, Workshop
-from warehouse.lake import is_readable
+from tasks.step import Done, Step, Work, Workshop, fingerprints
 
 POOL = """
     SELECT prompt_id, outcome, has_signal FROM rollout_stats WHERE list_contains($1, fingerprint)
@@ -78,8 +78,8 @@ class Score(Step):
             "ingest": self.ingest.fingerprint,
             "policy": self.policy.outputs["policy_id"],
         }
-        inputs |= {f"rollouts_validation_{i}": done.fingerprint for i, done in enumerate(self.rollouts_validation)}
-        return inputs | {f"rollouts_train_{i}": done.fingerprint for i, done in enumerate(self.rollouts_train)}
+        inputs |= fingerprints("rollouts_validation", self.rollouts_validation)
+        return inputs | fingerprints("rollouts_train", self.rollouts_train)
 
     def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
         return [path for path in outputs["lake"] if not is_readable(self.root / path)]
@@ -95,24 +95,18 @@ class Score(Step):
         n_directions = sum(held_out["has_signal"].to_pylist())
         members = set_members(at.warehouse, self.ingest, "validation")
         job = self._job(at.fingerprint, with_signal, members)
-        n_exact, n_cheap = len(with_signal), 0
+        n_passes = n_directions + len(with_signal) + 2 * len(job.split_half)
         if self._cascade is not None:
-            n_exact, n_cheap = (
-                min(n_exact, number_kept(self._cascade.keep * self.run.selection.alpha, len(pool))),
-                n_exact,
-            )
-        n_passes = n_directions + n_cheap + n_exact + 2 * len(job.split_half)
+            n_passes += min(len(with_signal), number_kept(self._cascade.keep * self.run.selection.alpha, len(pool)))
         done = n_done(job) + n_done(cheap_pass(job)) + (n_directions if job.directions_file.exists() else 0)
         at.reporter.start(self.label, n_passes, "gradients", done=done)
         cheap: InfluenceScores | None = None
         if self._cascade is not None:
-            cheap = self._cheap_scores(cheap_pass(job), at)
+            cheap, _ = self._score(cheap_pass(job), at)
             assert isinstance(self.run.selection, InfluenceSelection)
             job = job.model_copy(update={"only": survivors(cheap, self.run.selection, self._cascade.keep)})
-        score_all(job, self.run.influence.workers, self.label, at.reporter)
+        scores, drifts = self._score(job, at)
         job.directions_file.unlink(missing_ok=True)
-        products, drifts = pool_products(job)
-        scores = scores_from_products(products, list(members), direction_norms(job))
         table = scores.to_table(self.run.influence.type)
         if cheap is not None:
             rest = cheap.without(set(scores.prompt_ids))
@@ -165,10 +159,11 @@ class Score(Step):
             split_half=list(with_signal[: self.run.influence.split_half_prompts]),
         )
 
-    def _cheap_scores(self, job: ScoreJob, at: Workshop) -> InfluenceScores:
+    def _score(self, job: ScoreJob, at: Workshop) -> tuple[InfluenceScores, dict[str, Drift]]:
+        """One pass over the pool, and how far each prompt that was run has drifted."""
         score_all(job, self.run.influence.workers, self.label, at.reporter)
-        products, _ = pool_products(job)
-        return scores_from_products(products, list(job.validation), direction_norms(job))
+        products, drifts = pool_products(job)
+        return scores_from_products(products, list(job.validation), direction_norms(job)), drifts
 
     def _warn_of_stale(self, what: str, drifts: Mapping[str, Drift], at: Workshop) -> int:
         config = self.run.influence

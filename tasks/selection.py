@@ -10,7 +10,7 @@ import numpy as np
 from pipeline_lib.config import RandomSelection
 from pipeline_lib.selection import Candidates, select
 from tasks.prompt_rows import set_members
-from tasks.step import Done, Step, Work, Workshop
+from tasks.step import Done, Step, Work, Workshop, fingerprints
 
 CANDIDATES = """
     WITH history AS (
@@ -53,8 +53,8 @@ class Select(Step):
         inputs = {"ingest": self.ingest.fingerprint}
         if self.score is not None:
             inputs["ranks"] = self.score.outputs["ranks_id"]
-        inputs |= {f"rollouts_train_{i}": done.fingerprint for i, done in enumerate(self.rollouts_train)}
-        return inputs | {f"history_{i}": done.fingerprint for i, done in enumerate(self.history)}
+        inputs |= fingerprints("rollouts_train", self.rollouts_train)
+        return inputs | fingerprints("history", self.history)
 
     def work(self, at: Workshop) -> Work:
         at.reporter.start(self.label, None, "")

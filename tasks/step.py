@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -41,6 +41,11 @@ class Done:
     fingerprint: str
     outputs: Mapping[str, Any]
     cached: bool
+
+
+def fingerprints(name: str, steps: Sequence[Done]) -> dict[str, str]:
+    """Of several steps of one kind, in their order, as a step's inputs name them."""
+    return {f"{name}_{i}": done.fingerprint for i, done in enumerate(steps)}
 
 
 @dataclass(frozen=True)

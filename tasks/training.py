@@ -16,7 +16,7 @@ from pipeline_lib.sampling import Observation
 from tasks.errors import StepFailed
 from tasks.policy import policy_row
 from tasks.prompt_rows import load_prompts
-from tasks.step import Done, Step, Work, Workshop
+from tasks.step import Done, Step, Work, Workshop, fingerprints
 from tasks.worker_process import log_tail, worker_process
 
 POLL_SECONDS = 0.25
@@ -56,7 +56,7 @@ class TrainStage(Step):
             "policy": self.policy.outputs["policy_id"],
             "selection": self.selection.fingerprint,
         }
-        return inputs | {f"history_{i}": done.fingerprint for i, done in enumerate(self.history)}
+        return inputs | fingerprints("history", self.history)
 
     def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
         return [] if Path(outputs["path"]).exists() else [outputs["path"]]

@@ -58,15 +58,6 @@ def shard_metadata(path: Path) -> dict[str, str]:
     return {key.decode(): value.decode() for key, value in (pq.read_schema(path).metadata or {}).items()}
 
 
-def is_readable(path: Path) -> bool:
-    """Whether the file is there with a footer: a cheaper look than `verify_shard`, which tells a truncated one."""
-    try:
-        pq.read_metadata(path)
-    except (FileNotFoundError, pa.ArrowInvalid):
-        return False
-    return True
-
-
 def verify_shard(path: Path, sha256: str) -> bool:
     """Whether the file is there with exactly the bytes that `sha256` was taken of."""
     return path.is_file() and _sha256(path) == sha256

@@ -101,9 +101,9 @@ class Warehouse:
         if name not in NAMED_QUERIES:
             raise WarehouseError(f"no query is named {name!r}; there are {', '.join(NAMED_QUERIES)}")
         with closing(self._connect_to_snapshot()) as connection:
-            current = _is_current(connection)
-        if not current:
-            self.publish()
+            if _is_current(connection):
+                return _fetch(connection, NAMED_QUERIES[name], parameters)
+        self.publish()
         return self.snapshot_query(NAMED_QUERIES[name], parameters)
 
     def _lock(self) -> AbstractContextManager[None]:

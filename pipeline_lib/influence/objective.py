@@ -13,7 +13,7 @@ from torch import nn
 
 from pipeline_lib.advantages import graded_advantages
 from pipeline_lib.influence.pack import Pack, Row, Weighted, attention_share, make_pack, packs, rows_of
-from pipeline_lib.policy import Policy
+from pipeline_lib.policy import Policy, sampling_logits
 from pipeline_lib.records import RolloutGroup
 
 Gradient = list[torch.Tensor]
@@ -60,11 +60,7 @@ def token_log_ratios(policy: Policy, pack: Pack, *, temperature: float) -> torch
             logits_to_keep=pack.n_kept,
             use_cache=False,
         )
-    logits_RCV = output.logits.float() / temperature
-    for token_id in policy.suppressed_token_ids:
-        suppressed = torch.zeros(logits_RCV.shape[-1], dtype=torch.bool, device=logits_RCV.device)
-        suppressed[token_id] = True
-        logits_RCV = logits_RCV.masked_fill(suppressed, float("-inf"))
+    logits_RCV = sampling_logits(policy, output.logits, temperature)
     normaliser_RC = torch.logsumexp(logits_RCV, dim=-1)
     logprob_M = logits_RCV[pack.row_M, pack.source_M, pack.token_M] - normaliser_RC[pack.row_M, pack.source_M]
     return logprob_M - pack.behaviour_logprob_M

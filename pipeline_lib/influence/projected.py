@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from pipeline_lib.atomic import new_file, write_text
 from pipeline_lib.config import ProjectedInfluence
@@ -20,6 +19,7 @@ from pipeline_lib.influence.projection_check import check_projection
 from pipeline_lib.influence.scorer import Keep, Progress, Scorer
 from pipeline_lib.influence.scores import InfluenceScores, Products, scores_from_products
 from pipeline_lib.influence.validation import ValidationGroups, check_signal, mean_gradient
+from pipeline_lib.parquet import write_parquet
 from pipeline_lib.policy import Policy
 from pipeline_lib.records import RolloutGroup
 
@@ -150,8 +150,8 @@ class ProjectedScorer(Scorer):
             tokens_per_micro_batch=self.job.tokens_per_micro_batch,
         )
         write_text(self.job.path("projection_check.json"), json.dumps(check.to_dict() if check else {}))
-        with new_file(self.job.lake_path("validation_features", "validation.parquet")) as temporary:
-            pq.write_table(feature_table(self.validation, "validation_set"), temporary, compression="zstd")
+        lake_path = self.job.lake_path("validation_features", "validation.parquet")
+        write_parquet(lake_path, feature_table(self.validation, "validation_set"))
         with new_file(self.path) as temporary, temporary.open("wb") as file:
             np.save(file, self.validation.values_NK)
         return dict(zip(self.validation.ids, norms(self.validation), strict=True))

@@ -15,12 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline_lib.atomic import new_file, write_text
+from pipeline_lib.atomic import write_text
 from pipeline_lib.influence.drift import Drift, DriftMeter
 from pipeline_lib.influence.job import ScoreJob
 from pipeline_lib.influence.scorer import Progress, Scorer
 from pipeline_lib.influence.scores import Products, check_finite
 from pipeline_lib.influence.validation import ValidationGroups
+from pipeline_lib.parquet import is_readable, write_parquet
 from pipeline_lib.records import RolloutGroup
 from pipeline_lib.rollout import read_groups, read_prompt_ids
 
@@ -45,7 +46,7 @@ def units(job: ScoreJob) -> list[str]:
 
 
 def unfinished(job: ScoreJob) -> list[str]:
-    return [unit for unit in units(job) if not all(_is_readable(path) for path in _files_of_unit(job, unit))]
+    return [unit for unit in units(job) if not all(is_readable(path) for path in _files_of_unit(job, unit))]
 
 
 def complete(job: ScoreJob) -> bool:
@@ -80,10 +81,10 @@ def score_units(job: ScoreJob, scorer: Scorer, wanted: Sequence[str], progress: 
         check_finite(products)
         if unit != HALVES:
             for kind, table in keep.items():
-                _write(job.lake_path(kind, f"{unit}.parquet"), table())
+                write_parquet(job.lake_path(kind, f"{unit}.parquet"), table())
         else:
             progress(sum(not group.has_signal for group in groups))
-        _write(products_path(job, unit), _products_table(products, meter.drifts()))
+        write_parquet(products_path(job, unit), _products_table(products, meter.drifts()))
 
 
 def direction_norms(job: ScoreJob) -> list[float]:
@@ -197,18 +198,5 @@ def _products(table: pa.Table) -> Products:
     return Products(table["prompt_id"].to_pylist(), dots, table["norm"].to_numpy())
 
 
-def _is_readable(file: Path) -> bool:
-    try:
-        pq.read_metadata(file)
-    except (FileNotFoundError, pa.ArrowInvalid):  # not there, or truncated
-        return False
-    return True
-
-
 def _read(file: Path | str) -> pa.Table:
     return pq.ParquetFile(file).read()
-
-
-def _write(path: Path, table: pa.Table) -> None:
-    with new_file(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")

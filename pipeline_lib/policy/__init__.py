@@ -1,7 +1,7 @@
 """Policies: loading and saving, chat templates, token log-probs, the built-in small policy."""
 
 from pipeline_lib.policy.batch import TokenBatch, collate, micro_batches
-from pipeline_lib.policy.logprobs import TokenLogprobs, token_logprobs
+from pipeline_lib.policy.logprobs import TokenLogprobs, sampling_logits, token_logprobs
 from pipeline_lib.policy.policy import (
     Policy,
     encode_messages,
@@ -21,6 +21,7 @@ __all__ = [
     "micro_batches",
     "policy_id_of",
     "resolve_device",
+    "sampling_logits",
     "save_policy",
     "token_logprobs",
 ]
