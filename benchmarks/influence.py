@@ -32,7 +32,6 @@ from rich.table import Table
 
 from pipeline_lib.config import ProjectedInfluence
 from pipeline_lib.influence.cascade import parameters_of_last_blocks
-from pipeline_lib.influence.checkpointing import checkpointing
 from pipeline_lib.influence.exact import exact_products
 from pipeline_lib.influence.features import Features
 from pipeline_lib.influence.objective import (
@@ -49,6 +48,7 @@ from pipeline_lib.influence.scores import InfluenceScores, scores_from_products
 from pipeline_lib.influence.stability import spearman
 from pipeline_lib.influence.validation import Directions, validation_directions
 from pipeline_lib.policy import Policy
+from pipeline_lib.policy.checkpointing import checkpointing
 from pipeline_lib.records import RolloutGroup
 
 RESULTS = Path(__file__).parent / "results"
@@ -107,7 +107,7 @@ def cost(policy: Policy, name: str, sizes: Sequence[tuple[int, int, int]]) -> Ro
         plain = seconds(lambda: over_packs(policy, groups, shared=True, backward=True), times)
         apart = seconds(lambda: over_packs(policy, groups, shared=False, backward=True), times)
         scored = seconds(lambda: exact(policy, groups, directions), times)
-        with checkpointing(policy.model, True):
+        with checkpointing(policy.model, True, reentrant=True):
             saving = seconds(lambda: exact(policy, groups, directions), times)
         rows.append(
             {

@@ -21,6 +21,9 @@ from tasks.worker_process import log_tail, worker_process
 
 POLL_SECONDS = 0.25
 
+HOW_NOT_WHAT: dict[str, Any] = {"checkpoint_every": True, "keep_last": True, "backend": {"processes": True}}
+"""Keys of `train` that may change between the attempts at one stage."""
+
 SELECTED = "SELECT prompt_id FROM selections WHERE fingerprint = $1 AND selected"
 HISTORY = """
     SELECT prompt_id, outcome FROM rollout_stats
@@ -33,6 +36,7 @@ HISTORY = """
 @dataclass(frozen=True)
 class TrainStage(Step):
     name: ClassVar[str] = "train"
+    contract: ClassVar[int] = 2
 
     ingest: Done
     policy: Done
@@ -42,8 +46,7 @@ class TrainStage(Step):
 
     def settings(self) -> dict[str, Any]:
         return {
-            # How often a checkpoint is written and how many are kept changes nothing in the result.
-            "train": self.run.train.model_dump(mode="json", exclude={"checkpoint_every", "keep_last"}),
+            "train": self.run.train.model_dump(mode="json", exclude=HOW_NOT_WHAT),
             "generation": self.run.generation.model_dump(mode="json", exclude={"max_prompt_tokens"}),
             "dtype": self.run.dtype,
             "seed": self.run.seed,

@@ -183,7 +183,7 @@ CREATE TABLE IF NOT EXISTS sampler_decisions (
 CREATE TABLE IF NOT EXISTS train_steps (
     fingerprint VARCHAR NOT NULL,
     step INTEGER NOT NULL,
-    loss DOUBLE NOT NULL,
+    loss DOUBLE,                         -- NULL, as grad_norm, where it was not finite and the step not applied
     reward DOUBLE,
     reward_std DOUBLE,
     frac_reward_zero_std DOUBLE,
@@ -191,7 +191,7 @@ CREATE TABLE IF NOT EXISTS train_steps (
     solved_some INTEGER NOT NULL,
     solved_none INTEGER NOT NULL,
     n_ungraded INTEGER NOT NULL,
-    grad_norm DOUBLE NOT NULL,
+    grad_norm DOUBLE,
     learning_rate DOUBLE NOT NULL,
     kl DOUBLE,
     entropy DOUBLE,
@@ -216,8 +216,40 @@ CREATE TABLE IF NOT EXISTS train_steps (
     rollout_time DOUBLE NOT NULL,
     verify_time DOUBLE NOT NULL,
     update_time DOUBLE NOT NULL,
+    clip_ratio_region_mean DOUBLE,
+    importance_sampling_ratio_min DOUBLE,
+    importance_sampling_ratio_mean DOUBLE,
+    importance_sampling_ratio_max DOUBLE,
+    completions_min_length DOUBLE,
+    completions_mean_terminated_length DOUBLE,
+    completions_min_terminated_length DOUBLE,
+    completions_max_terminated_length DOUBLE,
+    n_timeout INTEGER,                   -- of n_ungraded, by what the verifier said
+    n_error INTEGER,
+    n_unparseable INTEGER,               -- graded wrong: no answer could be read from the completion
+    n_masked INTEGER,                    -- graded, but cut off and left out of the loss
+    non_finite BOOLEAN,
+    logprob_time DOUBLE,                 -- of the reference's log-probs
     PRIMARY KEY (fingerprint, step)
 );
+
+-- Of warehouses that are older than the columns.
+ALTER TABLE train_steps ALTER COLUMN loss DROP NOT NULL;
+ALTER TABLE train_steps ALTER COLUMN grad_norm DROP NOT NULL;
+ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS clip_ratio_region_mean DOUBLE;
+ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS importance_sampling_ratio_min DOUBLE;
+ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS importance_sampling_ratio_mean DOUBLE;
+ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS importance_sampling_ratio_max DOUBLE;
+ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS completions_min_length DOUBLE;
+ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS completions_mean_terminated_length DOUBLE;
+ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS completions_min_terminated_length DOUBLE;
+ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS completions_max_terminated_length DOUBLE;
+ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS n_timeout INTEGER;
+ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS n_error INTEGER;
+ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS n_unparseable INTEGER;
+ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS n_masked INTEGER;
+ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS non_finite BOOLEAN;
+ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS logprob_time DOUBLE;
 
 CREATE TABLE IF NOT EXISTS evaluations (
     fingerprint VARCHAR NOT NULL,

@@ -5,33 +5,41 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_model, save_model
 
 from pipeline_lib.atomic import fsync_path, new_directory, write_text
-from pipeline_lib.policy import Policy
+from pipeline_lib.grpo.backends.base import Backend
 
 MARKER = "COMPLETE.json"
 
 
-def save_checkpoint(directory: Path, step: int, policy: Policy, state: dict[str, Any], keep_last: int) -> None:
+def save_checkpoint(directory: Path, step: int, backend: Backend, state: dict[str, Any], keep_last: int) -> None:
     """Write `directory/step-NNNNNN` and drop all but the newest `keep_last` complete ones.
 
-    `state` must hold tensors and plain Python values only: it is read back with weights_only.
+    Every process calls it and writes its own part. `state` must hold tensors and plain Python values only: it is
+    read back with weights_only.
     """
-    rng = {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()}
-    with new_directory(directory / f"step-{step:06d}") as path:
-        save_model(policy.model, str(path / "model.safetensors"))
-        torch.save(state | {"rng": rng, "step": step}, path / "state.pt")
-        checksums = {file.name: _sha256(file) for file in sorted(path.iterdir())}
-        for file in path.iterdir():
-            fsync_path(file)
-        write_text(path / MARKER, json.dumps(checksums))
-    for old in complete_checkpoints(directory)[:-keep_last]:
-        shutil.rmtree(old)
+    ranks = backend.ranks
+    rng = ranks.gather({"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()})
+    with new_directory(directory / f"step-{step:06d}") if ranks.first else nullcontext() as unfinished:
+        path: Path = ranks.from_first(unfinished)  # type: ignore[assignment]
+        backend.save(path)
+        ranks.gather(None)  # until everyone has written
+        if ranks.first:
+            torch.save(state | {"rng": rng, "step": step}, path / "state.pt")
+            files = sorted(file for file in path.rglob("*") if file.is_file())
+            checksums = {str(file.relative_to(path)): _sha256(file) for file in files}
+            for file in files:
+                fsync_path(file)
+            write_text(path / MARKER, json.dumps(checksums))
+    if ranks.first:
+        for old in complete_checkpoints(directory)[:-keep_last]:
+            shutil.rmtree(old)
+    ranks.gather(None)
 
 
 def complete_checkpoints(directory: Path) -> list[Path]:
@@ -39,13 +47,17 @@ def complete_checkpoints(directory: Path) -> list[Path]:
     return [path for path in sorted(directory.glob("step-*")) if _is_complete(path)]
 
 
-def load_checkpoint(path: Path, policy: Policy) -> dict[str, Any]:
-    """Load the weights into `policy`, set the RNGs, and return the state that was saved."""
-    load_model(policy.model, str(path / "model.safetensors"), device=str(policy.device))
+def load_checkpoint(path: Path, backend: Backend) -> dict[str, Any]:
+    """Give the back end its parameters and optimizer, set the RNGs, and return the state that was saved.
+
+    Raises ValueError where another number of processes cannot take it up.
+    """
+    backend.load(path)
     state: dict[str, Any] = torch.load(path / "state.pt", map_location="cpu", weights_only=True)
-    torch.set_rng_state(state["rng"]["cpu"])
-    if state["rng"]["cuda"]:
-        torch.cuda.set_rng_state_all(state["rng"]["cuda"])
+    own = state["rng"][backend.ranks.rank % len(state["rng"])]
+    torch.set_rng_state(own["cpu"])
+    if own["cuda"]:
+        torch.cuda.set_rng_state_all(own["cuda"])
     return state
 
 

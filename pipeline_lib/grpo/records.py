@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline_lib.atomic import new_directory
+from pipeline_lib.atomic import new_directory, write_text
+from pipeline_lib.records import RolloutGroup
 from pipeline_lib.rollout import groups_to_table, rollout_stats
 
 if TYPE_CHECKING:
@@ -43,6 +45,13 @@ def write_step_records(
             path / "rollout_stats.parquet",
         )
         pq.write_table(groups_to_table(batch.rolled_out), path / "rollouts.parquet", compression="zstd")
+
+
+def write_non_finite_batch(directory: Path, step: int, groups: Sequence[RolloutGroup], what: str) -> None:
+    """Write `directory/step-NNNNNN/`: the groups whose update was not applied, and why."""
+    with new_directory(directory / f"step-{step:06d}") as path:
+        pq.write_table(groups_to_table(groups), path / "rollouts.parquet", compression="zstd")
+        write_text(path / "what.txt", what + "\n")
 
 
 def finished_steps(directory: Path) -> list[int]:

@@ -10,9 +10,22 @@ from pathlib import Path
 import torch
 
 from pipeline_lib.atomic import write_text
+from pipeline_lib.grpo.backends import make_backend
 from pipeline_lib.grpo.job import TrainJob, TrainResult, read_job
+from pipeline_lib.grpo.lora import add_adapters, merge_adapters
+from pipeline_lib.grpo.ranks import Ranks, join_ranks
+from pipeline_lib.grpo.trained import Trained
 from pipeline_lib.grpo.trainer import Trainer
-from pipeline_lib.policy import Policy, load_policy, policy_id_of, resolve_device, save_policy
+from pipeline_lib.grpo.update import Reference
+from pipeline_lib.policy import (
+    Policy,
+    TokenBatch,
+    load_policy,
+    policy_id_of,
+    resolve_device,
+    save_policy,
+    token_logprobs,
+)
 from pipeline_lib.records import Prompt
 from pipeline_lib.rewards.grader import Grader
 from pipeline_lib.rollout import Rollout, SamplingParams, make_engine, roll_out
@@ -20,64 +33,108 @@ from pipeline_lib.sampling import make_sampler
 
 
 def run_job(directory: Path, before_step: Callable[[], None]) -> TrainResult:
-    """Train the stage in `directory` to its end and save the policy under its id."""
+    """Train the stage in `directory` to its end and save the policy under its id.
+
+    Every process of several calls it; the first one writes.
+    """
     job, prompts, history = read_job(directory)
-    policy = _load(job, trainable=True)
-    reference = _load(job, trainable=False) if job.train.loss.kl_coefficient > 0 else None
+    device = _own_device(job)
+    ranks = join_ranks(device)
+    trained = _load_trained(job, device)
+    backend = make_backend(job.train, trained, job.generation.temperature, ranks)
     by_id = {prompt.prompt_id: prompt for prompt in prompts}
     with Grader() as grader:
         trainer = Trainer(
-            policy=policy,
+            backend=backend,
             policy_id=job.policy_id,
-            reference=reference,
+            reference=_reference(job, backend.trained, device) if job.train.needs_reference else None,
             sampler=make_sampler(job.train.sampler, list(by_id), history, job.seed),
-            roll_out=_roller(job, policy, by_id, grader),
+            roll_out=_roller(job, backend.trained.policy, by_id, grader, ranks),
             config=job.train,
-            temperature=job.generation.temperature,
+            max_tokens=job.generation.max_tokens,
             directory=directory,
         )
         ended_early = trainer.train(before_step)
-    policy_id, policy_path = _save_under_its_id(policy, Path(job.policies_dir))
-    result = TrainResult(
-        policy_id=policy_id,
-        policy_path=str(policy_path),
-        n_parameters=sum(p.numel() for p in policy.model.parameters()),
-        steps=trainer.step,
-        ended_early=ended_early,
-    )
-    write_text(directory / "result.json", result.model_dump_json(indent=2))
-    return result
+    if ranks.first:
+        n_parameters, policy_id, policy_path = _save(backend.trained, Path(job.policies_dir))
+        result = TrainResult(
+            policy_id=policy_id,
+            policy_path=str(policy_path),
+            n_parameters=n_parameters,
+            steps=trainer.step,
+            ended_early=ended_early,
+        )
+        write_text(directory / "result.json", result.model_dump_json(indent=2))
+    return ranks.from_first(result if ranks.first else None)  # type: ignore[return-value]
 
 
-def _load(job: TrainJob, *, trainable: bool) -> Policy:
-    return load_policy(
-        job.policy_path,
-        device=resolve_device(job.device),
-        dtype=getattr(torch, job.dtype),
-        trainable=trainable,
-    )
+def _own_device(job: TrainJob) -> torch.device:
+    device = resolve_device(job.device)
+    if device.type != "cuda":
+        return device
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def _load_trained(job: TrainJob, device: torch.device) -> Trained:
+    dtype = getattr(torch, job.dtype)
+    if job.train.lora is None:
+        return Trained(load_policy(job.policy_path, device=device, dtype=dtype, trainable=True))
+    policy = load_policy(job.policy_path, device=device, dtype=dtype)
+    return Trained(policy, add_adapters(policy, job.train.lora, job.seed))
+
+
+def _reference(job: TrainJob, trained: Trained, device: torch.device) -> Reference:
+    """Log-probs under the policy that the stage began with: the adapters' base, or a frozen copy."""
+    temperature = job.generation.temperature
+    if trained.adapters is None:
+        frozen = load_policy(job.policy_path, device=device, dtype=getattr(torch, job.dtype))
+
+        @torch.no_grad()
+        def of_frozen(batch: TokenBatch) -> torch.Tensor:
+            return token_logprobs(frozen, batch, temperature=temperature).logprobs_BT
+
+        return of_frozen
+
+    @torch.no_grad()
+    def without_adapters(batch: TokenBatch) -> torch.Tensor:
+        with trained.before_training() as policy:
+            return token_logprobs(policy, batch, temperature=temperature).logprobs_BT
+
+    return without_adapters
 
 
 def _roller(
-    job: TrainJob, policy: Policy, by_id: dict[str, Prompt], grader: Grader
+    job: TrainJob, policy: Policy, by_id: dict[str, Prompt], grader: Grader, ranks: Ranks
 ) -> Callable[[Sequence[str], int], Rollout]:
+    """Rolls out this process's share of the prompts; everyone gets all groups, in the prompts' order."""
     engine = make_engine(job.generation.engine, policy)
     params = SamplingParams.of(job.generation, job.train.group_size)
 
     def roll(prompt_ids: Sequence[str], number: int) -> Rollout:
-        seed = job.seed * 1_000_003 + number
-        return roll_out(policy, engine, grader.grade, [by_id[i] for i in prompt_ids], params, seed)
+        seed = (job.seed * 1_000_003 + number) * ranks.size + ranks.rank
+        own = [by_id[i] for i in prompt_ids[ranks.rank :: ranks.size]]
+        parts = ranks.gather(roll_out(policy, engine, grader.grade, own, params, seed))
+        return Rollout(
+            groups=[parts[i % ranks.size].groups[i // ranks.size] for i in range(len(prompt_ids))],
+            generate_seconds=max(part.generate_seconds for part in parts),
+            verify_seconds=max(part.verify_seconds for part in parts),
+            generated_tokens=sum(part.generated_tokens for part in parts),
+        )
 
     return roll
 
 
-def _save_under_its_id(policy: Policy, policies: Path) -> tuple[str, Path]:
+def _save(trained: Trained, policies: Path) -> tuple[int, str, Path]:
+    """(parameters, id, path) of the policy, adapters merged into it."""
+    if trained.adapters is not None:
+        merge_adapters(trained.adapters)
     unnamed = policies / f".unnamed-{os.getpid()}"
-    save_policy(policy, unnamed)
+    save_policy(trained.policy, unnamed)
     policy_id = policy_id_of(unnamed)
     path = policies / policy_id
     if path.exists():
         shutil.rmtree(unnamed)
     else:
         unnamed.rename(path)
-    return policy_id, path
+    return sum(p.numel() for p in trained.policy.model.parameters()), policy_id, path

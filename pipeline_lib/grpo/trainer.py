@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from pipeline_lib.config import Train
+from pipeline_lib.grpo.backends import Backend
 from pipeline_lib.grpo.checkpoint import complete_checkpoints, load_checkpoint, save_checkpoint
 from pipeline_lib.grpo.fill import RollOut, StepBatch, fill_batch
-from pipeline_lib.grpo.records import write_step_records
-from pipeline_lib.grpo.update import NonFiniteUpdate, UpdateMetrics, update_policy
-from pipeline_lib.policy import Policy
+from pipeline_lib.grpo.metrics import step_row
+from pipeline_lib.grpo.records import write_non_finite_batch, write_step_records
+from pipeline_lib.grpo.update import NonFiniteUpdate, Reference, UpdateMetrics, update_policy
 from pipeline_lib.records import RolloutGroup, Trajectory
 from pipeline_lib.sampling import PromptSampler, RoundSizer
 
@@ -26,36 +24,35 @@ MAX_EMPTY_STEPS = 2
 
 
 class Trainer:
-    """Trains `policy` in place for at most `config.steps` updates.
+    """Trains the back end's policy in place for at most `config.steps` updates.
 
     `roll_out(prompt_ids, seed)` samples and grades groups from the current policy. Everything that the loop
     remembers is in the checkpoint, and every random draw is a function of (seed, step, round), so a resumed
-    stage takes the same decisions as one that was never stopped.
+    stage takes the same decisions as one that was never stopped. Every process runs the same loop over the same
+    groups; the first one writes.
     """
 
     def __init__(
         self,
         *,
-        policy: Policy,
+        backend: Backend,
         policy_id: str,
-        reference: Policy | None,
+        reference: Reference | None,
         sampler: PromptSampler,
         roll_out: RollOut,
         config: Train,
-        temperature: float,
+        max_tokens: int,
         directory: Path,
     ) -> None:
-        self._policy, self._policy_id, self._reference = policy, policy_id, reference
+        self._backend, self._policy_id, self._reference = backend, policy_id, reference
         self._sampler, self._roll_out = sampler, roll_out
-        self._config, self._temperature, self._directory = config, temperature, directory
-        self._sizer = RoundSizer(config.refill, config.prompts_per_step)
-        self._optimizer = torch.optim.AdamW(
-            policy.model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
-        )
+        self._config, self._max_tokens, self._directory = config, max_tokens, directory
+        self._sizer = RoundSizer(config.refill, config.prompts_per_step, backend.ranks.size)
         self._carried: list[RolloutGroup] = []
         self._step = 0
         self._num_tokens = 0
         self._empty_steps = 0
+        self._non_finite_steps = 0
         self._ended_early: str | None = None
 
     @property
@@ -64,30 +61,26 @@ class Trainer:
         return self._step
 
     def train(self, before_step: Callable[[], None]) -> str | None:
-        """Run to the last step, or until nothing is left to learn; returns why it ended early, else None."""
+        """Run to the last step, or until nothing is left to learn or the policy has moved far enough.
+
+        Returns why it ended early, else None. Raises NonFiniteUpdate when more steps than the config allows were not
+        finite.
+        """
         self._resume()
         while self._step < self._config.steps and self._ended_early is None:
             before_step()
-            batch = self._one_step()
-            if self._empty_steps == MAX_EMPTY_STEPS:
-                self._ended_early = _nothing_left(self._step, batch)
+            self._ended_early = self._one_step()
             last = self._step == self._config.steps or self._ended_early is not None
             if last or self._step % self._config.checkpoint_every == 0:
-                save_checkpoint(
-                    self._directory / "checkpoints",
-                    self._step,
-                    self._policy,
-                    self._state(),
-                    self._config.keep_last,
-                )
+                checkpoints = self._directory / "checkpoints"
+                save_checkpoint(checkpoints, self._step, self._backend, self._state(), self._config.keep_last)
         return self._ended_early
 
-    def _one_step(self) -> StepBatch:
+    def _one_step(self) -> str | None:
+        """Returns why this step is the stage's last, if it is."""
         started = time.perf_counter()
         step = self._step + 1
         learning_rate = self._config.learning_rate * min(1.0, step / max(1, self._config.warmup_steps))
-        for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate
         batch = fill_batch(
             self._sampler,
             self._sizer,
@@ -96,63 +89,62 @@ class Trainer:
             self._config,
         )
         filled = time.perf_counter()
-        try:
-            metrics = update_policy(
-                self._policy, self._reference, self._optimizer, batch.groups, self._config, self._temperature
-            )
-        except NonFiniteUpdate as error:
-            raise NonFiniteUpdate(f"step {step}: {error}") from None
+        update = self._update(step, batch, learning_rate)
         self._carried = batch.carried
         self._step = step
-        self._num_tokens += metrics.num_tokens
+        self._num_tokens += 0 if update is None else update.num_tokens
         self._empty_steps = 0 if batch.groups else self._empty_steps + 1
-        row = self._row(batch, metrics) | {
+        now = time.perf_counter()
+        row = step_row(batch, update) | {
             "learning_rate": learning_rate,
             "num_tokens": self._num_tokens,
-            "step_time": time.perf_counter() - started,
-            "update_time": time.perf_counter() - filled,
-        }
-        write_step_records(self._directory / "records", step, row, batch, self._policy_id)
-        return batch
-
-    def _row(self, batch: StepBatch, metrics: UpdateMetrics) -> dict[str, Any]:
-        groups = batch.rolled_out
-        trajectories = [t for g in groups for t in g.trajectories]
-        lengths = [len(t.completion_token_ids) for t in trajectories]
-        return dataclasses.asdict(metrics) | {
-            "reward": _mean(g_mean for g in groups if (g_mean := _mean(g.rewards)) is not None),
-            "reward_std": _mean(statistics.stdev(g.rewards) for g in groups if len(g.rewards) > 1),
-            "frac_reward_zero_std": _mean(float(not g.has_signal) for g in groups),
-            "solved_all": sum(g.outcome == "all_right" for g in groups),
-            "solved_some": sum(g.outcome == "mixed" for g in groups),
-            "solved_none": sum(g.outcome == "all_wrong" for g in groups),
-            "n_ungraded": sum(t.reward is None for t in trajectories),
-            "completions_mean_length": _mean(lengths),
-            "completions_max_length": max(lengths, default=None),
-            "completions_clipped_ratio": _mean(float(_truncated(t)) for t in trajectories),
-            "generated_tokens": batch.generated_tokens,
-            "generation_rounds": batch.rounds,
-            "prompts_proposed": len(batch.decisions),
-            "prompts_skipped": sum(not d.keep for d in batch.decisions),
-            "prompts_rolled_out": len(groups),
-            "rollouts": len(trajectories),
-            "groups_trained": len(batch.groups),
-            "groups_carried": len(batch.carried),
+            "non_finite": update is None,
             "sampler_metrics": json.dumps(
                 self._sampler.metrics() | {"zero_variance_share": self._sizer.zero_variance_share}
             ),
-            "rollout_time": batch.generate_seconds,
-            "verify_time": batch.verify_seconds,
+            "step_time": now - started,
+            "update_time": now - filled - (0.0 if update is None else update.logprob_time),
         }
+        if self._backend.ranks.first:
+            write_step_records(self._directory / "records", step, row, batch, self._policy_id)
+        if self._empty_steps == MAX_EMPTY_STEPS:
+            return _nothing_left(step, batch)
+        limit = self._config.stage_kl_limit
+        if limit is not None and update is not None and update.kl is not None and update.kl > limit:
+            return (
+                f"stopped at step {step} of {self._config.steps}: the policy is {update.kl:.3g} nats a token from the "
+                f"stage's start, beyond stage_kl_limit {limit:g}"
+            )
+        return None
+
+    def _update(self, step: int, batch: StepBatch, learning_rate: float) -> UpdateMetrics | None:
+        """None for a step that was not finite and may be passed over."""
+        try:
+            return update_policy(
+                self._backend,
+                self._reference,
+                batch.groups,
+                self._config,
+                learning_rate=learning_rate,
+                max_tokens=self._max_tokens,
+            )
+        except NonFiniteUpdate as error:
+            kept = self._directory / "non_finite"
+            if self._backend.ranks.first:
+                write_non_finite_batch(kept, step, batch.groups, str(error))
+            self._non_finite_steps += 1
+            if self._non_finite_steps > self._config.max_nonfinite_steps:
+                raise NonFiniteUpdate(f"step {step}: {error}; its batch is in {kept}/step-{step:06d}") from None
+            return None
 
     def _state(self) -> dict[str, Any]:
         return {
-            "optimizer": self._optimizer.state_dict(),
             "sampler": self._sampler.state_dict(),
             "zero_variance_share": self._sizer.zero_variance_share,
             "carried": [[_as_dict(t) for t in group.trajectories] for group in self._carried],
             "num_tokens": self._num_tokens,
             "empty_steps": self._empty_steps,
+            "non_finite_steps": self._non_finite_steps,
             "ended_early": self._ended_early,
         }
 
@@ -160,13 +152,13 @@ class Trainer:
         checkpoints = complete_checkpoints(self._directory / "checkpoints")
         if not checkpoints:
             return
-        state = load_checkpoint(checkpoints[-1], self._policy)
-        self._optimizer.load_state_dict(state["optimizer"])
+        state = load_checkpoint(checkpoints[-1], self._backend)
         self._sampler.load_state_dict(state["sampler"])
         self._sizer.zero_variance_share = state["zero_variance_share"]
         self._carried = [_group_of(rows) for rows in state["carried"]]
         self._step, self._num_tokens = state["step"], state["num_tokens"]
-        self._empty_steps, self._ended_early = state["empty_steps"], state["ended_early"]
+        self._empty_steps, self._non_finite_steps = state["empty_steps"], state["non_finite_steps"]
+        self._ended_early = state["ended_early"]
 
 
 def _nothing_left(step: int, batch: StepBatch) -> str:
@@ -176,15 +168,6 @@ def _nothing_left(step: int, batch: StepBatch) -> str:
         f"nothing left to learn at step {step}: of {len(batch.decisions)} prompts {skipped} were skipped, "
         f"{outcomes.count('all_right')} were all right, {outcomes.count('all_wrong')} all wrong, none mixed"
     )
-
-
-def _mean(values: Any) -> float | None:
-    values = list(values)
-    return statistics.fmean(values) if values else None
-
-
-def _truncated(trajectory: Trajectory) -> bool:
-    return trajectory.finish_reason == "length"
 
 
 def _as_dict(trajectory: Trajectory) -> dict[str, Any]:

@@ -1,32 +1,77 @@
 """The training process: `python -m pipeline_lib.grpo.worker STAGE_DIRECTORY`.
 
 Reads job.json, prompts.jsonl and history.json; writes records/, checkpoints/ and at the end result.json.
-Started again in the same directory it goes on from the last complete checkpoint.
+Started again in the same directory it goes on from the last complete checkpoint. Where the job asks for several
+processes it launches them, watches over them, and ends them all when one fails.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
+
+ABANDONED = "the process that launched this worker is gone; stopping before the next step"
+
+
+ON_THIS_MACHINE = ["--nnodes=1", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1"]
+"""Of torch.distributed.run: any free port of the loopback."""
 
 
 def main() -> None:
     launcher = os.getppid()  # before the import, which takes seconds: the launcher may die meanwhile
-    # Verifier processes import this module again; they have no use for torch.
-    from pipeline_lib.grpo.stage import run_job
-
     directory = Path(sys.argv[1])
+    if "RANK" in os.environ:
+        _train(directory, launcher)
+        return
     with (directory / "worker.lock").open("w") as lock:
         # A worker whose launcher was killed may still be in its last step here.
         fcntl.flock(lock, fcntl.LOCK_EX)
+        processes = _processes(directory)
+        if processes == 1:
+            _train(directory, launcher)
+        else:
+            _launch(directory, launcher, processes)
 
-        def stop_if_abandoned() -> None:
-            if os.getppid() != launcher:
-                sys.exit("the process that launched this worker is gone; stopping before the next step")
 
-        run_job(directory, stop_if_abandoned)
+def _train(directory: Path, launcher: int) -> None:
+    # Verifier processes import this module again; they have no use for torch.
+    from pipeline_lib.grpo.stage import run_job
+
+    run_job(directory, _stop_if_abandoned(launcher))
+
+
+def _stop_if_abandoned(launcher: int) -> Callable[[], None]:
+    def check() -> None:
+        if os.getppid() != launcher:
+            sys.exit(ABANDONED)
+
+    return check
+
+
+def _processes(directory: Path) -> int:
+    from pipeline_lib.grpo.job import TrainJob
+
+    return TrainJob.model_validate_json((directory / "job.json").read_text()).train.backend.processes
+
+
+def _launch(directory: Path, launcher: int, processes: int) -> None:
+    """`processes` ranks of this module on this machine; torch's launcher ends them all when one fails."""
+    from torch.distributed.run import main as torchrun
+
+    def end_if_abandoned() -> None:
+        while os.getppid() == launcher:
+            time.sleep(1.0)
+        print(ABANDONED, file=sys.stderr)
+        os.kill(os.getpid(), signal.SIGTERM)  # which the launcher hands on to its ranks
+
+    threading.Thread(target=end_if_abandoned, daemon=True).start()
+    torchrun([*ON_THIS_MACHINE, f"--nproc-per-node={processes}", "-m", "pipeline_lib.grpo.worker", str(directory)])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from torch import nn
 
 from pipeline_lib.config import ExactInfluence
 from pipeline_lib.influence.cascade import parameters_of_last_blocks, thinned
-from pipeline_lib.influence.checkpointing import checkpointing
 from pipeline_lib.influence.drift import DriftMeter
 from pipeline_lib.influence.job import ScoreJob
 from pipeline_lib.influence.objective import gradient, scored_parameters, weighted_trajectories
@@ -26,6 +25,7 @@ from pipeline_lib.influence.scorer import Keep, Progress, Scorer
 from pipeline_lib.influence.scores import InfluenceScores, Products, scores_from_products
 from pipeline_lib.influence.validation import Directions, ValidationGroups, validation_directions
 from pipeline_lib.policy import Policy
+from pipeline_lib.policy.checkpointing import checkpointing
 from pipeline_lib.records import RolloutGroup
 
 
@@ -139,7 +139,7 @@ class ExactScorer(Scorer):
 
     def prepare(self, validation: ValidationGroups, meter: DriftMeter, progress: Progress) -> Mapping[str, float]:
         if not self.path.exists():  # the other pass of a cascade may have left them
-            with checkpointing(self.policy.model, self.config.gradient_checkpointing):
+            with checkpointing(self.policy.model, self.config.gradient_checkpointing, reentrant=True):
                 directions = validation_directions(
                     self.policy,
                     validation,
@@ -159,7 +159,9 @@ class ExactScorer(Scorer):
 
     def score(self, groups: Sequence[RolloutGroup], meter: DriftMeter, progress: Progress) -> tuple[Products, Keep]:
         # The cheap pass ends above the first of its blocks; checkpoints would lead it down to the embeddings.
-        with checkpointing(self.policy.model, self.config.gradient_checkpointing and self.cascade is None):
+        with checkpointing(
+            self.policy.model, self.config.gradient_checkpointing and self.cascade is None, reentrant=True
+        ):
             products = exact_products(
                 self.policy,
                 groups,

@@ -21,13 +21,17 @@ transformers.utils.logging.disable_progress_bar()
 
 @dataclass(frozen=True)
 class Policy:
-    """`eos_token_ids` are all the ids that end a completion; `dtype` is that of the forward pass."""
+    """`eos_token_ids` are all the ids that end a completion; `dtype` is that of the forward pass.
+
+    `plain_head` says that the logits are the output embeddings' product with the decoder's last hidden states.
+    """
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     eos_token_ids: tuple[int, ...]
     pad_token_id: int
     dtype: torch.dtype
+    plain_head: bool = False
 
     @property
     def device(self) -> torch.device:
@@ -94,7 +98,17 @@ def load_policy(path: Path | str, *, device: torch.device, dtype: torch.dtype, t
     model.to(device)  # type: ignore[arg-type]
     model.train(False)
     model.requires_grad_(trainable)
-    return Policy(model, tokenizer, tuple(sorted(set(eos))), pad, dtype)
+    return Policy(model, tokenizer, tuple(sorted(set(eos))), pad, dtype, _has_plain_head(model))
+
+
+@torch.no_grad()
+def _has_plain_head(model: PreTrainedModel) -> bool:
+    """Whether nothing scales or caps the logits between the head and the loss."""
+    head, decoder = model.get_output_embeddings(), model.get_decoder()
+    if head is None or decoder is model:
+        return False
+    ids = torch.tensor([[0, 1]], device=model.device)
+    return torch.equal(model(ids).logits, head(decoder(ids).last_hidden_state))
 
 
 def save_policy(policy: Policy, path: Path) -> None:

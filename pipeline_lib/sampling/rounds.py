@@ -11,8 +11,8 @@ MAX_ZERO_VARIANCE_SHARE = 0.95
 
 
 class RoundSizer:
-    def __init__(self, config: Refill, prompts_per_step: int) -> None:
-        self._config = config
+    def __init__(self, config: Refill, prompts_per_step: int, divisor: int = 1) -> None:
+        self._config, self._divisor = config, divisor
         self._ceiling = config.max_prompts or math.ceil(1.5 * prompts_per_step)
         self._floor = min(config.min_prompts, self._ceiling)
         self.zero_variance_share = 0.0

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import copy
-import math
+import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from pipeline_lib.config import ChainSource, Generation, Train
+from pipeline_lib.grpo.backends import TorchTraining, make_optimizer
 from pipeline_lib.grpo.job import TrainJob, write_job
-from pipeline_lib.policy import Policy, load_policy, policy_id_of
+from pipeline_lib.grpo.ranks import Ranks
+from pipeline_lib.grpo.trained import Trained
+from pipeline_lib.grpo.update import Reference, UpdateMetrics
+from pipeline_lib.grpo.update import update_policy as update_backend
+from pipeline_lib.policy import Policy, TokenBatch, load_policy, policy_id_of, token_logprobs
 from pipeline_lib.policy.materialise import BUILTIN_DIRECTORY
 from pipeline_lib.prompts.chains import read_chains
 from pipeline_lib.records import Prompt, RolloutGroup, Trajectory
@@ -20,6 +27,9 @@ from pipeline_lib.rollout import Rollout
 from pipeline_lib.sampling import Observation
 
 CPU = torch.device("cpu")
+TEMPERATURE = 0.7
+MAX_TOKENS = 10
+HUGE = 1e9
 
 
 @cache
@@ -30,9 +40,7 @@ def _loaded() -> Policy:
 def tiny_policy(seed: int | None = None) -> Policy:
     """The built-in policy with parameters of its own; a seed nudges every one of them."""
     loaded = _loaded()
-    policy = Policy(
-        copy.deepcopy(loaded.model), loaded.tokenizer, loaded.eos_token_ids, loaded.pad_token_id, torch.float32
-    )
+    policy = replace(loaded, model=copy.deepcopy(loaded.model))
     if seed is not None:
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
@@ -73,18 +81,108 @@ def group(prompt_id: str, rewards: Sequence[float | None]) -> RolloutGroup:
     return RolloutGroup(prompt_id, tuple(trajectory(prompt_id, i, reward=r) for i, r in enumerate(rewards)))
 
 
-def logprobs_by_hand(policy: Policy, t: Trajectory, temperature: float) -> torch.Tensor:
-    """One unpadded forward of one trajectory, and log-probs straight from its raw logits."""
+def logprobs_by_hand(policy: Policy, t: Trajectory, temperature: float, *, entropies: bool = False) -> Any:
+    """One unpadded forward of one trajectory, and log-probs straight from its raw logits; with entropies if asked."""
     tokens = torch.tensor([[*t.prompt_token_ids, *t.completion_token_ids]])
     logits_SV = policy.model(input_ids=tokens).logits[0].double() / temperature
     assert policy.suppressed_token_ids == (policy.pad_token_id,)
-    logits_SV[:, policy.pad_token_id] = -math.inf
+    allowed = [v for v in range(logits_SV.shape[1]) if v != policy.pad_token_id]
     first = len(t.prompt_token_ids)
-    logprobs = [
-        logits_SV[first + i - 1, token] - torch.logsumexp(logits_SV[first + i - 1], dim=-1)
-        for i, token in enumerate(t.completion_token_ids)
-    ]
-    return torch.stack(logprobs)
+    logprobs, entropy = [], []
+    for i, token in enumerate(t.completion_token_ids):
+        distribution = torch.distributions.Categorical(logits=logits_SV[first + i - 1, allowed])
+        logprobs.append(distribution.log_prob(torch.tensor(allowed.index(token))))
+        entropy.append(distribution.entropy())
+    return (torch.stack(logprobs), torch.stack(entropy)) if entropies else torch.stack(logprobs)
+
+
+def parameters(policy: Policy) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in policy.model.parameters()]).clone()
+
+
+def gradient(policy: Policy) -> torch.Tensor:
+    """Of a backward pass by hand, or the one that the last step of `sgd` took."""
+    taken: torch.Tensor | None = getattr(policy.model, "taken_gradient", None)
+    return _flat_gradient(policy) if taken is None else taken
+
+
+def _flat_gradient(policy: Policy) -> torch.Tensor:
+    return torch.cat([p.grad.flatten().double() for p in policy.model.parameters() if p.grad is not None])
+
+
+def sgd(policy: Policy, lr: float = 0.5) -> torch.optim.Optimizer:
+    optimizer = torch.optim.SGD(policy.model.parameters(), lr=lr)
+    optimizer.register_step_pre_hook(
+        lambda *_: setattr(policy.model, "taken_gradient", _flat_gradient(policy))  # type: ignore[func-returns-value]
+    )
+    return optimizer
+
+
+def relative_error(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float((a - b).norm() / b.norm())
+
+
+def in_double(policy: Policy) -> Policy:
+    """Padding changes the last bits of a float32 forward pass."""
+    policy.model.double()
+    return replace(policy, dtype=torch.float64)
+
+
+def count_sequences(policy: Policy) -> list[int]:
+    """Sequences of each forward pass to come."""
+    seen: list[int] = []
+    policy.model.get_decoder().register_forward_pre_hook(
+        lambda module, args, kwargs: seen.append(len(kwargs["input_ids"])), with_kwargs=True
+    )
+    return seen
+
+
+def torch_training(policy: Policy, learning_rate: float = 1e-3) -> TorchTraining:
+    """The torch back end on one process, with AdamW."""
+    return TorchTraining(Trained(policy), make_optimizer(policy, Train(learning_rate=learning_rate)), 1.0, Ranks())
+
+
+def reference_of(policy: Policy) -> Reference:
+    def logprobs(batch: TokenBatch) -> torch.Tensor:
+        with torch.no_grad():
+            return token_logprobs(policy, batch, temperature=TEMPERATURE).logprobs_BT
+
+    return logprobs
+
+
+def update_policy(
+    policy: Policy,
+    reference: Policy | None,
+    optimizer: torch.optim.Optimizer,
+    groups: Sequence[RolloutGroup],
+    config: Train,
+) -> UpdateMetrics:
+    """One update on one torch process, at the learning rate that the optimizer has."""
+    return update_backend(
+        TorchTraining(Trained(policy), optimizer, TEMPERATURE, Ranks()),
+        None if reference is None else reference_of(reference),
+        groups,
+        config,
+        learning_rate=optimizer.param_groups[0]["lr"],
+        max_tokens=MAX_TOKENS,
+    )
+
+
+def random_groups(behaviour: Policy, rewards: Sequence[Sequence[float | None]], seed: int = 0) -> list[RolloutGroup]:
+    """Groups of random completions with their log-probs under `behaviour`."""
+    rng = random.Random(seed)
+    groups = []
+    for g, group_rewards in enumerate(rewards):
+        prompt = [1, *rng.choices(range(4, 12), k=rng.randint(2, 6))]
+        members = []
+        for i, reward in enumerate(group_rewards):
+            tokens = [*rng.choices(range(4, 12), k=rng.randint(1, 7)), 2]
+            t = trajectory(f"p{g}", i, reward=reward, tokens=tokens, prompt_tokens=prompt)
+            with torch.no_grad():
+                logprobs = logprobs_by_hand(behaviour, t, TEMPERATURE)
+            members.append(replace(t, behaviour_logprobs=tuple(logprobs.tolist())))
+        groups.append(RolloutGroup(f"p{g}", tuple(members)))
+    return groups
 
 
 def scripted(

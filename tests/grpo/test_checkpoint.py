@@ -9,65 +9,66 @@ from typing import Any
 
 import pytest
 import torch
-from grpo_cases import group, tiny_policy
+from grpo_cases import group, tiny_policy, torch_training
 
+from pipeline_lib.grpo.backends import TorchTraining
 from pipeline_lib.grpo.checkpoint import MARKER, complete_checkpoints, load_checkpoint, save_checkpoint
-from pipeline_lib.policy import Policy
 
 
 @pytest.fixture(scope="module")
-def policy() -> Policy:
-    return tiny_policy(seed=3)
+def backend() -> TorchTraining:
+    return torch_training(tiny_policy(seed=3))
 
 
-def weights(policy: Policy) -> dict[str, torch.Tensor]:
-    return {name: value.clone() for name, value in policy.model.state_dict().items()}
+def weights(backend: TorchTraining) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in backend.trained.policy.model.state_dict().items()}
 
 
 def names(directory: Path) -> list[str]:
     return [path.name for path in complete_checkpoints(directory)]
 
 
-def test_weights_state_and_random_numbers_come_back(tmp_path: Path, policy: Policy) -> None:
-    optimizer = torch.optim.AdamW(policy.model.parameters(), lr=1e-3)
-    for parameter in policy.model.parameters():
+def test_weights_state_and_random_numbers_come_back(tmp_path: Path) -> None:
+    backend = torch_training(tiny_policy(seed=3))
+    for parameter in backend.trained.policy.model.parameters():
         parameter.grad = torch.ones_like(parameter)
-    optimizer.step()
+    backend.apply(1e-3, 1e9)
     state: dict[str, Any] = {
-        "optimizer": optimizer.state_dict(),
         "sampler": {"runs": {"p1": ["all_right", 3]}, "epoch": 2},
         "carried": [[{"tokens": (1, 2), "reward": None, "logprobs": (-0.5,)}]],
         "share": 0.25,
         "why": None,
     }
     torch.manual_seed(123)
-    save_checkpoint(tmp_path, 7, policy, state, keep_last=2)
+    save_checkpoint(tmp_path, 7, backend, state, keep_last=2)
     drawn = torch.rand(3)
-    other = tiny_policy(seed=4)
+    other = torch_training(tiny_policy(seed=4))
     loaded = load_checkpoint(complete_checkpoints(tmp_path)[-1], other)
     assert torch.equal(torch.rand(3), drawn)
-    expected = weights(policy)
-    assert all(torch.equal(value, expected[name]) for name, value in other.model.state_dict().items())
+    expected = weights(backend)
+    assert all(torch.equal(value, expected[name]) for name, value in weights(other).items())
     assert loaded["step"] == 7
-    assert {name: loaded[name] for name in ("sampler", "carried", "share", "why")} == {
-        name: state[name] for name in ("sampler", "carried", "share", "why")
-    }
-    moments = optimizer.state_dict()["state"]
-    for key, values in loaded["optimizer"]["state"].items():
-        assert all(torch.equal(value, moments[key][name]) for name, value in values.items())
+    assert {name: loaded[name] for name in ("sampler", "carried", "share", "why")} == state
+    # The optimizers go on alike.
+    for training in (backend, other):
+        for parameter in training.trained.policy.model.parameters():
+            parameter.grad = torch.full_like(parameter, 0.5)
+        training.apply(1e-3, 1e9)
+    expected = weights(backend)
+    assert all(torch.equal(value, expected[name]) for name, value in weights(other).items())
 
 
-def test_the_newest_are_kept(tmp_path: Path, policy: Policy) -> None:
+def test_the_newest_are_kept(tmp_path: Path, backend: TorchTraining) -> None:
     for step in (2, 4, 6, 8):
-        save_checkpoint(tmp_path, step, policy, {}, keep_last=2)
+        save_checkpoint(tmp_path, step, backend, {}, keep_last=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000006", "step-000008"]
 
 
-def test_a_checkpoint_written_again_replaces_the_old_one(tmp_path: Path, policy: Policy) -> None:
-    save_checkpoint(tmp_path, 2, policy, {"try": 1}, keep_last=2)
-    save_checkpoint(tmp_path, 2, policy, {"try": 2}, keep_last=2)
+def test_a_checkpoint_written_again_replaces_the_old_one(tmp_path: Path, backend: TorchTraining) -> None:
+    save_checkpoint(tmp_path, 2, backend, {"try": 1}, keep_last=2)
+    save_checkpoint(tmp_path, 2, backend, {"try": 2}, keep_last=2)
     assert names(tmp_path) == ["step-000002"]
-    assert load_checkpoint(tmp_path / "step-000002", tiny_policy())["try"] == 2
+    assert load_checkpoint(tmp_path / "step-000002", torch_training(tiny_policy()))["try"] == 2
 
 
 def truncate(name: str) -> Callable[[Path], None]:
@@ -97,20 +98,20 @@ TEARS: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("tear", TEARS.values(), ids=TEARS.keys())
-def test_a_torn_checkpoint_is_passed_over(tmp_path: Path, policy: Policy, tear: Callable[[Path], None]) -> None:
+def test_a_torn_checkpoint_is_passed_over(tmp_path: Path, backend: TorchTraining, tear: Callable[[Path], None]) -> None:
     for step in (2, 4):
-        save_checkpoint(tmp_path, step, policy, {}, keep_last=3)
+        save_checkpoint(tmp_path, step, backend, {}, keep_last=3)
     tear(tmp_path / "step-000004")
     assert names(tmp_path) == ["step-000002"]
     # What is written in its place counts again, and a torn one does not push a whole one out.
-    save_checkpoint(tmp_path, 6, policy, {}, keep_last=2)
+    save_checkpoint(tmp_path, 6, backend, {}, keep_last=2)
     assert names(tmp_path) == ["step-000002", "step-000006"]
-    save_checkpoint(tmp_path, 4, policy, {}, keep_last=3)
+    save_checkpoint(tmp_path, 4, backend, {}, keep_last=3)
     assert names(tmp_path) == ["step-000002", "step-000004", "step-000006"]
 
 
-def test_what_a_killed_writer_left_is_not_seen(tmp_path: Path, policy: Policy) -> None:
-    save_checkpoint(tmp_path, 2, policy, {}, keep_last=2)
+def test_what_a_killed_writer_left_is_not_seen(tmp_path: Path, backend: TorchTraining) -> None:
+    save_checkpoint(tmp_path, 2, backend, {}, keep_last=2)
     whole = tmp_path / "step-000002"
     half = tmp_path / ".step-000004.x1y2.tmp"
     half.mkdir()
@@ -123,7 +124,7 @@ def test_no_checkpoint_is_no_error(tmp_path: Path) -> None:
     assert complete_checkpoints(tmp_path / "never made") == []
 
 
-def test_a_failed_write_leaves_nothing(tmp_path: Path, policy: Policy) -> None:
+def test_a_failed_write_leaves_nothing(tmp_path: Path, backend: TorchTraining) -> None:
     with pytest.raises(Exception, match="pickle"):
-        save_checkpoint(tmp_path, 2, policy, {"bad": lambda: group("p", [1.0])}, keep_last=2)
+        save_checkpoint(tmp_path, 2, backend, {"bad": lambda: group("p", [1.0])}, keep_last=2)
     assert list(tmp_path.iterdir()) == []

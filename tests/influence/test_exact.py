@@ -25,7 +25,6 @@ from influence_cases import (
 )
 
 from pipeline_lib.influence import layer_products
-from pipeline_lib.influence.checkpointing import checkpointing
 from pipeline_lib.influence.exact import exact_scores
 from pipeline_lib.influence.objective import group_gradient, scored_parameters
 from pipeline_lib.influence.packed import packed_dots, supports
@@ -33,6 +32,7 @@ from pipeline_lib.influence.scores import InfluenceScores
 from pipeline_lib.influence.stability import spearman
 from pipeline_lib.influence.validation import mean_gradient
 from pipeline_lib.policy import Policy
+from pipeline_lib.policy.checkpointing import checkpointing
 from pipeline_lib.records import RolloutGroup
 
 TEMPERATURE = 0.8
@@ -276,7 +276,7 @@ def test_gradient_checkpointing_changes_nothing(name: str) -> None:
     )
     products, gradients = [], []
     for wanted in (0, 1):
-        with checkpointing(policy.model, bool(wanted)):
+        with checkpointing(policy.model, bool(wanted), reentrant=True):
             products.append(packed_dots(policy, pack, parameters, directions, temperature=TEMPERATURE))
             gradients.append(group_gradient(policy, groups[0], temperature=TEMPERATURE, tokens_per_micro_batch=9999))
     handle.remove()
@@ -308,7 +308,7 @@ def test_adapters_alone_are_scored_where_the_policy_carries_them() -> None:
     directions = [torch.randn(2, p.numel()) for p in parameters]
     pack = pack_of(policy, *(group for group in groups if group.has_signal))
     plain = packed_dots(policy, pack, parameters, directions, temperature=1.0)
-    with checkpointing(policy.model, True):
+    with checkpointing(policy.model, True, reentrant=True):
         torch.testing.assert_close(packed_dots(policy, pack, parameters, directions, temperature=1.0), plain)
 
 

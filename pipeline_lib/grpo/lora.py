@@ -1,0 +1,37 @@
+"""Low-rank adapters beside frozen weights (arXiv 2106.09685), by peft."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from pipeline_lib.config import Lora
+from pipeline_lib.policy import Policy
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+
+
+def add_adapters(policy: Policy, config: Lora, seed: int) -> PeftModel:
+    """Freeze the policy's weights and put adapters into its layers, in place; only they are trainable.
+
+    Raises ValueError where peft is not installed or no layer has a name in `target_modules`.
+    """
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ImportError:
+        raise ValueError('train.lora needs peft, which is not installed: pip install -e ".[lora]"') from None
+    settings = LoraConfig(
+        task_type="CAUSAL_LM", r=config.rank, lora_alpha=config.alpha, target_modules=config.target_modules
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)  # the same adapters when a stage is started again
+        adapted = get_peft_model(policy.model, settings)
+    adapted.train(False)
+    return adapted
+
+
+def merge_adapters(adapted: PeftModel) -> None:
+    """Add the adapters to the weights that they stand beside, in place: the policy is a plain model again."""
+    adapted.merge_and_unload()

@@ -1,0 +1,45 @@
+"""The processes that train together, and what they tell each other."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Process `rank` of `size`. Every method but the properties is called by all of them."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    def gather(self, value: T) -> list[T]:
+        """Everyone's value, by rank, to everyone."""
+        if self.size == 1:
+            return [value]
+        values: list[T] = [value] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+    def from_first(self, value: T) -> T:
+        """Rank 0's value, to everyone."""
+        return self.gather(value)[0]
+
+
+def join_ranks(device: torch.device) -> Ranks:
+    """Meet the other processes that torch.distributed.run has started; alone without it."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        return Ranks()
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    return Ranks(dist.get_rank(), size)
