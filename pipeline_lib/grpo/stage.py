@@ -48,7 +48,7 @@ def run_job(directory: Path, before_step: Callable[[], None]) -> TrainResult:
             backend=backend,
             policy_id=job.policy_id,
             reference=_reference(job, backend.trained, device) if job.train.needs_reference else None,
-            sampler=make_sampler(job.train.sampler, list(by_id), history, job.seed),
+            sampler=make_sampler(job.train.sampler, list(by_id), history, job.seed, group_size=job.train.group_size),
             roll_out=_roller(job, backend.trained.policy, by_id, grader, ranks),
             config=job.train,
             max_tokens=job.generation.max_tokens,
