@@ -380,7 +380,10 @@ class MlflowTracker(Section):
 
 
 class TrackioTracker(Section):
-    """trackio's local SQLite files. Needs the extra `trackio`."""
+    """trackio's local SQLite files under TRACKIO_DIR. Needs the extra `trackio`.
+
+    Where somebody is logged in to the Hugging Face hub, trackio asks it for their name unless HF_HUB_OFFLINE=1.
+    """
 
     type: Literal["trackio"] = "trackio"
     project: str = Field(default="rlsift", min_length=1)
