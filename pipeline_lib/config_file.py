@@ -16,6 +16,8 @@ from pipeline_lib.config import (
     Prompts,
     PromptSource,
     RunConfig,
+    TensorBoardTracker,
+    Tracker,
 )
 
 
@@ -110,6 +112,11 @@ def _with_absolute_paths(config: RunConfig, base: Path) -> RunConfig:
     def source(entry: PromptSource) -> PromptSource:
         return entry.model_copy(update={"path": absolute(entry.path)}) if isinstance(entry, FileSource) else entry
 
+    def tracker(entry: Tracker) -> Tracker:
+        if isinstance(entry, TensorBoardTracker) and entry.directory is not None:
+            return entry.model_copy(update={"directory": absolute(entry.directory)})
+        return entry
+
     prompts = Prompts(
         train=[source(s) for s in config.prompts.train],
         validation={name: [source(s) for s in sources] for name, sources in config.prompts.validation.items()},
@@ -123,5 +130,11 @@ def _with_absolute_paths(config: RunConfig, base: Path) -> RunConfig:
     diagnosis = config.diagnosis
     if diagnosis.embedding_model is not None:
         diagnosis = diagnosis.model_copy(update={"embedding_model": model(diagnosis.embedding_model)})
-    changed = {"root": absolute(config.root), "prompts": prompts, "policy": policy, "diagnosis": diagnosis}
+    changed = {
+        "root": absolute(config.root),
+        "prompts": prompts,
+        "policy": policy,
+        "diagnosis": diagnosis,
+        "tracking": [tracker(entry) for entry in config.tracking],
+    }
     return config.model_copy(update=changed)

@@ -8,9 +8,11 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from pipeline_lib.evaluation import evaluate_groups
+from pipeline_lib.tracking.names import evaluation_metrics
 from tasks.prompt_rows import set_members
 from tasks.rollouts import RolloutStep, load_groups
 from tasks.step import Done, Work, Workshop
+from tasks.tracking import open_trackers
 
 
 @dataclass(frozen=True)
@@ -48,5 +50,8 @@ class Evaluate(RolloutStep):
                 }
                 for m in metrics
             ]
+        if self.stage > 0:  # no training, so no tracker's run, belongs to the initial policy
+            with open_trackers(self.run, self.stage, self.policy.fingerprint, at) as trackers:
+                trackers.log(self.policy.outputs["steps"], evaluation_metrics(rows))
         averages = {r["evaluation_set"]: r["value"] for r in rows if r["metric"] == "avg"}
         return Work({"shards": shards, "averages": averages}, {"evaluations": pa.Table.from_pylist(rows)})

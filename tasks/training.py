@@ -13,10 +13,13 @@ import pyarrow as pa
 from pipeline_lib.grpo.job import TrainJob, read_result, write_job
 from pipeline_lib.grpo.records import finished_steps, read_step_records
 from pipeline_lib.sampling import Observation
+from pipeline_lib.tracking import Trackers
+from pipeline_lib.tracking.names import metrics_of
 from tasks.errors import StepFailed
 from tasks.policy import policy_row
 from tasks.prompt_rows import load_prompts
 from tasks.step import Done, Step, Work, Workshop, fingerprints
+from tasks.tracking import open_trackers
 from tasks.worker_process import log_tail, worker_process
 
 POLL_SECONDS = 0.25
@@ -68,13 +71,14 @@ class TrainStage(Step):
         directory = self.root / "stages" / self.run.name / f"{self.stage}-{at.fingerprint}"
         directory.mkdir(parents=True, exist_ok=True)
         result = read_result(directory)
-        if result is None or self.lost_outputs({"path": result.policy_path}):
-            self._prepare(directory, at)
-            self._train(directory, at)
-            result = read_result(directory)
-            assert result is not None
-        # Steps redone after a resume have replaced records that were carried before.
-        self._carry_records(directory, at, finished_steps(directory / "records"))
+        with open_trackers(self.run, self.stage, at.fingerprint, at) as trackers:
+            if result is None or self.lost_outputs({"path": result.policy_path}):
+                self._prepare(directory, at)
+                self._train(directory, at, trackers)
+                result = read_result(directory)
+                assert result is not None
+            # Steps redone after a resume have replaced records that were carried before.
+            self._carry_records(directory, at, trackers, finished_steps(directory / "records"))
         if result.ended_early:
             at.reporter.say(f"{self.label}: {result.ended_early}.")
         outputs = {
@@ -108,18 +112,21 @@ class TrainStage(Step):
         )
         write_job(directory, job, prompts, [Observation(**row) for row in history.to_pylist()])
 
-    def _train(self, directory: Path, at: Workshop) -> None:
+    def _train(self, directory: Path, at: Workshop, trackers: Trackers) -> None:
         """Launch the worker, carry its records over as they come, and see it end."""
         log_path = directory / "worker.log"
-        carried = max(finished_steps(directory / "records"), default=0)
+        finished = finished_steps(directory / "records")
+        carried = max(finished, default=0)
         at.reporter.start(self.label, self.run.train.steps, "steps", done=carried)
+        if finished:  # an earlier attempt may have been killed before it carried its last ones
+            self._carry_records(directory, at, trackers, finished)
         with worker_process("pipeline_lib.grpo.worker", [str(directory)], log_path) as worker:
             running = True
             while running:
                 running = worker.poll() is None
                 new = [step for step in finished_steps(directory / "records") if step > carried]
                 if new:
-                    last = self._carry_records(directory, at, new)
+                    last = self._carry_records(directory, at, trackers, new)
                     at.reporter.advance(len(new), **_facts(last))
                     carried = new[-1]
                 elif running:
@@ -131,16 +138,17 @@ class TrainStage(Step):
             )
 
     @staticmethod
-    def _carry_records(directory: Path, at: Workshop, steps: list[int]) -> dict[str, Any]:
-        """Bring the records of `steps` into the warehouse; returns the last one's row of train_steps."""
+    def _carry_records(directory: Path, at: Workshop, trackers: Trackers, steps: list[int]) -> dict[str, Any]:
+        """Bring the records of `steps` to warehouse and trackers; returns the last one's row of train_steps."""
         by_step = [read_step_records(directory / "records", step) for step in steps]
         tables = {
             name: pa.concat_tables([records[name] for records in by_step], promote_options="permissive")
             for name in by_step[0]
         }
         at.record(tables)
-        row: dict[str, Any] = by_step[-1]["train_steps"].to_pylist()[0]
-        return row
+        rows: list[dict[str, Any]] = tables["train_steps"].to_pylist()
+        trackers.log_steps([(row["step"], metrics_of(row)) for row in rows])
+        return rows[-1]
 
 
 def _facts(row: dict[str, Any]) -> dict[str, str | float]:

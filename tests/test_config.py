@@ -59,6 +59,13 @@ def test_a_model_beside_the_config_is_a_directory_and_any_other_a_hub_id(config_
     assert load_config(config_file).diagnosis.embedding_model is None
 
 
+def test_a_tracker_s_directory_is_relative_to_the_config_file(config_file: Path, tmp_path: Path) -> None:
+    config = load_config(config_file, ["tracking=[{type: tensorboard, directory: boards}, {type: wandb}]"])
+    assert config.tracking[0].directory == str(tmp_path / "conf" / "boards")  # type: ignore[union-attr]
+    assert config.tracking[1].mode == "offline"  # type: ignore[union-attr]
+    assert load_config(config_file).tracking == []
+
+
 def test_root_from_the_command_line_is_relative_to_the_working_directory(
     config_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +109,8 @@ def test_overrides(config_file: Path) -> None:
             "influence={type: exact, cascade: {blocks: 1, trajectories: 4, keep: 1.0e+9}}",
             ["influence.cascade.keep=1000000000.0 times selection.alpha", "scored twice; lower keep"],
         ),
+        ("tracking=[{type: board}]", ["tracking", "'board'", "tensorboard"]),
+        ("tracking=[{type: wandb, mode: shared}]", ["tracking.0.mode = 'shared'", "'offline' or 'online'"]),
         ("influence={type: exact, max_kl: .inf}", ["influence.max_kl = inf", "finite"]),
         (
             "influence={type: projected, kind: sparse, dimension: 4}",
