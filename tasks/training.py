@@ -23,7 +23,7 @@ POLL_SECONDS = 0.25
 
 SELECTED = "SELECT prompt_id FROM selections WHERE fingerprint = $1 AND selected"
 HISTORY = """
-    SELECT prompt_id, outcome FROM rollout_stats
+    SELECT prompt_id, n, n_correct FROM rollout_stats
     WHERE list_contains($fingerprints, fingerprint)
       AND prompt_id IN (SELECT prompt_id FROM selections WHERE fingerprint = $selection AND selected)
     ORDER BY list_position($fingerprints, fingerprint), step, prompt_id
@@ -33,6 +33,7 @@ HISTORY = """
 @dataclass(frozen=True)
 class TrainStage(Step):
     name: ClassVar[str] = "train"
+    contract: ClassVar[int] = 2  # decisions know their round; an epoch gives every prompt its turn
 
     ingest: Done
     policy: Done

@@ -173,11 +173,15 @@ CREATE TABLE IF NOT EXISTS sampler_decisions (
     position INTEGER NOT NULL,           -- order of the decisions within the step
     prompt_id VARCHAR NOT NULL,
     epoch INTEGER NOT NULL,
+    round INTEGER,                       -- of the step's proposals, from 0; rollouts of a round come before the next
     keep BOOLEAN NOT NULL,
     keep_probability DOUBLE NOT NULL,
     reason VARCHAR NOT NULL,
     PRIMARY KEY (fingerprint, step, position)
 );
+
+-- Of warehouses that are older than the column.
+ALTER TABLE sampler_decisions ADD COLUMN IF NOT EXISTS round INTEGER;
 
 -- Named as TRL names its metrics, with _ for /.
 CREATE TABLE IF NOT EXISTS train_steps (

@@ -21,6 +21,7 @@ DECISIONS_SCHEMA = pa.schema(
         ("position", pa.int32()),
         ("prompt_id", pa.string()),
         ("epoch", pa.int32()),
+        ("round", pa.int32()),
         ("keep", pa.bool_()),
         ("keep_probability", pa.float64()),
         ("reason", pa.string()),

@@ -30,7 +30,7 @@ def run_job(directory: Path, before_step: Callable[[], None]) -> TrainResult:
             policy=policy,
             policy_id=job.policy_id,
             reference=reference,
-            sampler=make_sampler(job.train.sampler, list(by_id), history, job.seed),
+            sampler=make_sampler(job.train.sampler, list(by_id), history, job.seed, group_size=job.train.group_size),
             roll_out=_roller(job, policy, by_id, grader),
             config=job.train,
             temperature=job.generation.temperature,

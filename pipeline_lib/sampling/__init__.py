@@ -2,24 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from pipeline_lib.config import GresoSampler, Sampler
+from pipeline_lib.config import (
+    DynamicSampler,
+    GresoSampler,
+    PosteriorSampler,
+    Sampler,
+    UniformSampler,
+    VarianceSigmoidSampler,
+)
 from pipeline_lib.sampling.base import Decision, Observation, PromptSampler
+from pipeline_lib.sampling.beta import Beta, mixed_probability
+from pipeline_lib.sampling.dynamic import Dynamic
 from pipeline_lib.sampling.greso import Greso
+from pipeline_lib.sampling.posterior import Posterior
 from pipeline_lib.sampling.rounds import RoundSizer
 from pipeline_lib.sampling.uniform import Uniform
+from pipeline_lib.sampling.variance_sigmoid import VarianceSigmoid
 
-__all__ = ["Decision", "Observation", "PromptSampler", "RoundSizer", "make_sampler"]
+__all__ = ["Beta", "Decision", "Observation", "PromptSampler", "RoundSizer", "make_sampler", "mixed_probability"]
 
 
 def make_sampler(
-    config: Sampler, prompt_ids: Sequence[str], history: Sequence[Observation], seed: int
+    config: Sampler,
+    prompt_ids: Sequence[str],
+    history: Sequence[Observation],
+    seed: int,
+    *,
+    group_size: int,
+    priors: Mapping[str, Beta] | None = None,
 ) -> PromptSampler:
-    """The sampler that `config` names, over `prompt_ids`, with `history` (oldest first) as its prior."""
-    sampler: PromptSampler = (
-        Greso(config, prompt_ids, seed) if isinstance(config, GresoSampler) else Uniform(prompt_ids, seed)
-    )
-    sampler.observe(history)
-    sampler.end_step()  # the prior is not part of the first step
+    """The sampler that `config` names, over `prompt_ids`, which has learned from `history` (oldest first).
+
+    `priors` are what is believed of prompts before any history; only `posterior` looks at them, and takes the
+    prior of its config for a prompt that has none.
+    """
+    sampler = _make(config, prompt_ids, seed, group_size, priors or {})
+    sampler.recall(history)
     return sampler
+
+
+def _make(
+    config: Sampler, prompt_ids: Sequence[str], seed: int, group_size: int, priors: Mapping[str, Beta]
+) -> PromptSampler:
+    match config:
+        case UniformSampler():
+            return Uniform(prompt_ids, seed)
+        case DynamicSampler():
+            return Dynamic(prompt_ids, seed)
+        case GresoSampler():
+            return Greso(config, prompt_ids, seed)
+        case PosteriorSampler():
+            return Posterior(config, prompt_ids, seed, group_size=group_size, priors=priors)
+        case VarianceSigmoidSampler():
+            return VarianceSigmoid(config, prompt_ids, seed)

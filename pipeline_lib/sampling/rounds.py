@@ -11,8 +11,14 @@ MAX_ZERO_VARIANCE_SHARE = 0.95
 
 
 class RoundSizer:
-    def __init__(self, config: Refill, prompts_per_step: int) -> None:
+    """Sizes are multiples of `divisor`, the number of processes that share a round.
+
+    They are rounded up, or down where the ceiling leaves no room; a ceiling below the divisor gives way to it.
+    """
+
+    def __init__(self, config: Refill, prompts_per_step: int, divisor: int = 1) -> None:
         self._config = config
+        self._divisor = divisor
         self._ceiling = config.max_prompts or math.ceil(1.5 * prompts_per_step)
         self._floor = min(config.min_prompts, self._ceiling)
         self.zero_variance_share = 0.0
@@ -20,7 +26,9 @@ class RoundSizer:
     def next_round(self, missing: int) -> int:
         """Prompts to roll out when `missing` groups with signal are wanted."""
         wanted = math.ceil(self._config.oversample * missing / (1 - self.zero_variance_share))
-        return min(max(wanted, self._floor), self._ceiling)
+        size = min(max(wanted, self._floor), self._ceiling)
+        most = max(self._ceiling // self._divisor, 1)
+        return self._divisor * min(math.ceil(size / self._divisor), most)
 
     def observe(self, n_groups: int, n_with_signal: int) -> None:
         if n_groups == 0:

@@ -11,12 +11,23 @@ from grpo_cases import scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline_lib.config import GresoSampler, Refill, Train, UniformSampler
+from pipeline_lib.config import (
+    DynamicSampler,
+    GresoSampler,
+    PosteriorSampler,
+    Refill,
+    Train,
+    UniformSampler,
+    VarianceSigmoidSampler,
+)
 from pipeline_lib.grpo.fill import StepBatch, fill_batch
 from pipeline_lib.records import RolloutGroup
 from pipeline_lib.sampling import Observation, RoundSizer, make_sampler
 
-MIXED, RIGHT, WRONG = [1.0, 0.0], [1.0, 1.0], [0.0, 0.0]
+MIXED, RIGHT, WRONG, UNGRADED = [1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [None, None]
+SELECTIVE = [DynamicSampler(), GresoSampler(), PosteriorSampler(), VarianceSigmoidSampler()]
+every_sampler = pytest.mark.parametrize("sampler", [UniformSampler(), *SELECTIVE], ids=lambda sampler: sampler.type)
+every_that_refills = pytest.mark.parametrize("sampler", SELECTIVE, ids=lambda sampler: sampler.type)
 
 
 def pool_of(n: int) -> list[str]:
@@ -28,7 +39,7 @@ class Loop:
 
     def __init__(self, sampler: Any, pool: Sequence[str], *, history: Sequence[Observation] = (), **train: Any) -> None:
         self.config = Train(sampler=sampler, **train)
-        self.sampler = make_sampler(self.config.sampler, pool, history, seed=1)
+        self.sampler = make_sampler(self.config.sampler, pool, history, seed=1, group_size=self.config.group_size)
         self.sizer = RoundSizer(self.config.refill, self.config.prompts_per_step)
         self.carried: list[RolloutGroup] = []
         self.calls: list[list[str]] = []
@@ -88,9 +99,11 @@ def test_a_batch_carried_whole_needs_no_rollout() -> None:
     assert second.groups == first.carried[:4] and second.carried == first.carried[4:]
 
 
-def test_rounds_are_bounded_when_every_group_is_zero_variance() -> None:
-    loop = Loop(GresoSampler(), pool_of(1000), prompts_per_step=8, refill=Refill(max_rounds=3))
-    batch = loop.step(lambda p, call: WRONG)
+@pytest.mark.parametrize("rewards", [RIGHT, WRONG, UNGRADED], ids=["right", "wrong", "ungraded"])
+@every_that_refills
+def test_rounds_are_bounded_when_no_group_has_signal(sampler: Any, rewards: list[Any]) -> None:
+    loop = Loop(sampler, pool_of(1000), prompts_per_step=8, refill=Refill(max_rounds=3))
+    batch = loop.step(lambda p, call: rewards)
     assert batch.rounds == 3
     assert batch.groups == [] == batch.carried
     assert len(batch.rolled_out) == 10 + 12 + 12  # 1.25 · 8, then the ceiling of 1.5 · 8
@@ -111,7 +124,19 @@ def test_what_a_short_step_found_is_trained_on() -> None:
     assert ids(batch.groups) == found and len(found) == 6
 
 
-@pytest.mark.parametrize("sampler", [UniformSampler(), GresoSampler()], ids=["uniform", "greso"])
+@pytest.mark.parametrize("rewards", [RIGHT, WRONG, UNGRADED], ids=["right", "wrong", "ungraded"])
+@every_sampler
+def test_a_small_pool_without_signal_is_tried_within_bounds_at_each_step(sampler: Any, rewards: list[Any]) -> None:
+    loop = Loop(sampler, pool_of(20), prompts_per_step=8, refill=Refill(max_rounds=4))
+    for _ in range(30):
+        batch = loop.step(lambda p, call: rewards)
+        assert batch.rounds <= 4
+        assert len(set(ids(batch.rolled_out))) == len(batch.rolled_out) <= 20
+        assert ids(batch.groups) == (ids(batch.rolled_out) if sampler.type == "uniform" else [])
+    assert loop.sizer.zero_variance_share == 0.95
+
+
+@every_sampler
 def test_fewer_prompts_than_a_batch(sampler: Any) -> None:
     loop = Loop(sampler, pool_of(3), prompts_per_step=8)
     for _ in range(3):
@@ -121,21 +146,22 @@ def test_fewer_prompts_than_a_batch(sampler: Any) -> None:
 
 
 def test_a_pool_that_is_skipped_whole_gives_an_empty_batch() -> None:
-    history = [Observation(p, "all_right") for p in pool_of(10) for _ in range(60)]
+    history = [Observation(p, 8, 8) for p in pool_of(10) for _ in range(60)]
     loop = Loop(GresoSampler(exploration=1e-15), pool_of(10), history=history, prompts_per_step=4)
     batch = loop.step(lambda p, call: pytest.fail("every prompt was skipped"))
     assert batch.groups == [] and batch.rounds == 0
     assert [d.keep for d in batch.decisions] == [False] * 10
 
 
-def test_an_ungraded_group_is_dropped_and_made_up_for() -> None:
-    loop = Loop(GresoSampler(), pool_of(100), prompts_per_step=8)
+@every_that_refills
+def test_an_ungraded_group_is_dropped_and_made_up_for(sampler: Any) -> None:
+    loop = Loop(sampler, pool_of(100), prompts_per_step=8)
     batch = loop.step(lambda p, call: [None, None] if call == 0 else MIXED)
     assert batch.rounds == 2
     assert ids(batch.groups + batch.carried) == loop.calls[1]
 
 
-@pytest.mark.parametrize("sampler", [UniformSampler(), GresoSampler()], ids=["uniform", "greso"])
+@every_sampler
 def test_an_epoch_may_end_within_a_step(sampler: Any) -> None:
     loop = Loop(sampler, pool_of(10), prompts_per_step=4, refill=Refill(oversample=1.0, min_prompts=1))
     seen: list[str] = []
@@ -150,6 +176,7 @@ def test_an_epoch_may_end_within_a_step(sampler: Any) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
+    sampler=st.sampled_from(SELECTIVE),
     pool=st.integers(1, 30),
     prompts_per_step=st.integers(1, 8),
     n_steps=st.integers(1, 8),
@@ -159,6 +186,7 @@ def test_an_epoch_may_end_within_a_step(sampler: Any) -> None:
     seed=st.integers(0, 10**6),
 )
 def test_no_accepted_group_is_lost_and_no_prompt_is_rolled_out_twice_a_step(
+    sampler: Any,
     pool: int,
     prompts_per_step: int,
     n_steps: int,
@@ -168,7 +196,7 @@ def test_no_accepted_group_is_lost_and_no_prompt_is_rolled_out_twice_a_step(
     seed: int,
 ) -> None:
     refill = Refill(oversample=oversample, max_prompts=max_prompts, max_rounds=4)
-    loop = Loop(GresoSampler(), pool_of(pool), prompts_per_step=prompts_per_step, refill=refill)
+    loop = Loop(sampler, pool_of(pool), prompts_per_step=prompts_per_step, refill=refill)
     rng = random.Random(seed)
     accepted: list[RolloutGroup] = []
     trained: list[RolloutGroup] = []

@@ -178,7 +178,7 @@ def test_killed_at_any_moment_it_ends_in_the_same_bytes(undisturbed: Path, tmp_p
 def nothing_to_learn(tmp_path: Path) -> Path:
     """Every prompt has so long a zero-variance history that the sampler skips it."""
     pool = prompts()[:6]
-    history = [Observation(p.prompt_id, "all_right") for p in pool for _ in range(60)]
+    history = [Observation(p.prompt_id, 4, 4) for p in pool for _ in range(60)]
     sampler = GresoSampler(exploration=1e-15)
     config = CONFIG.model_copy(update={"steps": 50, "sampler": sampler, "loss": Loss()})
     return write_training_job(tmp_path / "stage", config, pool, history)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from pipeline_lib.config import Refill, UniformSampler
-from pipeline_lib.sampling import RoundSizer, make_sampler
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline_lib.config import Refill
+from pipeline_lib.sampling import RoundSizer
 
 
 def test_hand_worked_round_sizes() -> None:
@@ -30,15 +33,32 @@ def test_the_share_is_a_moving_average() -> None:
     assert sizer.zero_variance_share == 0.2
 
 
-def test_uniform_visits_every_prompt_once_an_epoch() -> None:
-    pool = [f"p{i}" for i in range(10)]
-    sampler = make_sampler(UniformSampler(), pool, [], seed=3)
-    epochs = []
-    for _ in range(2):
-        seen = []
-        for _ in range(5):
-            seen += [d.prompt_id for d in sampler.propose(2)]
-            sampler.end_step()
-        epochs.append(seen)
-    assert sorted(epochs[0]) == sorted(epochs[1]) == pool
-    assert epochs[0] != epochs[1]
+def test_sizes_are_rounded_up_to_the_divisor_within_the_ceiling() -> None:
+    sizer = RoundSizer(Refill(oversample=1.0, min_prompts=1, max_prompts=30), prompts_per_step=20, divisor=8)
+    assert [sizer.next_round(missing) for missing in (1, 8, 9, 24, 25, 1000)] == [8, 8, 16, 24, 24, 24]
+
+
+def test_a_ceiling_below_the_divisor_gives_way() -> None:
+    sizer = RoundSizer(Refill(max_prompts=3), prompts_per_step=20, divisor=8)
+    assert sizer.next_round(5) == 8
+
+
+@given(
+    missing=st.integers(1, 500),
+    divisor=st.integers(1, 16),
+    shares=st.lists(st.tuples(st.integers(0, 50), st.floats(0, 1)), max_size=5),
+    min_prompts=st.integers(1, 100),
+    max_prompts=st.integers(1, 1000) | st.none(),
+)
+def test_sizes_are_multiples_and_bounded_whatever_was_seen(
+    missing: int, divisor: int, shares: list[tuple[int, float]], min_prompts: int, max_prompts: int | None
+) -> None:
+    refill = Refill(min_prompts=min_prompts, max_prompts=max_prompts)
+    sizer = RoundSizer(refill, prompts_per_step=64, divisor=divisor)
+    for n_groups, share in shares:
+        sizer.observe(n_groups, round(share * n_groups))
+    size, plain = sizer.next_round(missing), RoundSizer(refill, prompts_per_step=64)
+    plain.zero_variance_share = sizer.zero_variance_share
+    assert size > 0 and size % divisor == 0
+    assert size <= max(divisor, max_prompts or 96)
+    assert abs(size - plain.next_round(missing)) < divisor
