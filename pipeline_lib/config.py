@@ -290,6 +290,8 @@ class Ramp(Section):
     start: float = Field(ge=0)
     end: float = Field(ge=0)
     over: int = Field(gt=0)
+
+
 class NoPrior(Section):
     """Every prompt without a history starts alike."""
 
@@ -336,7 +338,7 @@ class DriftDetector(Section):
     """k, in standard deviations a step: how far off the expectation counts as none."""
     threshold: float = Field(default=5.0, gt=0)
     """h, in standard deviations: with k = 0.5, h = 5 there is a false alarm in 465 steps."""
-    discount: float = Field(default=0.5, ge=0, le=1)
+    discount: float = Field(default=0.3, ge=0, le=1)
     """The discount in force after an alarm, unless the sampler's own is smaller still."""
     hold_steps: int = Field(default=10, gt=0)
     """Training steps that an alarm is in force."""

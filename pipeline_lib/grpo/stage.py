@@ -17,6 +17,7 @@ from pipeline_lib.records import Prompt
 from pipeline_lib.rewards.grader import Grader
 from pipeline_lib.rollout import Rollout, SamplingParams, make_engine, roll_out
 from pipeline_lib.sampling import make_sampler
+from pipeline_lib.sampling.priors import make_prior
 
 
 def run_job(directory: Path, before_step: Callable[[], None]) -> TrainResult:
@@ -25,18 +26,23 @@ def run_job(directory: Path, before_step: Callable[[], None]) -> TrainResult:
     policy = _load(job, trainable=True)
     reference = _load(job, trainable=False) if job.train.loss.kl_coefficient > 0 else None
     by_id = {prompt.prompt_id: prompt for prompt in prompts}
+    prior = make_prior(job.train.sampler, prompts, seed=job.seed, device=resolve_device(job.device))
     with Grader() as grader:
         trainer = Trainer(
             policy=policy,
             policy_id=job.policy_id,
             reference=reference,
-            sampler=make_sampler(job.train.sampler, list(by_id), history, job.seed, group_size=job.train.group_size),
+            sampler=make_sampler(
+                job.train.sampler, list(by_id), history, job.seed, group_size=job.train.group_size, prior=prior
+            ),
             roll_out=_roller(job, policy, by_id, grader),
             config=job.train,
             temperature=job.generation.temperature,
             directory=directory,
         )
         ended_early = trainer.train(before_step)
+    if prior is not None:
+        prior.save(directory / "prior.jsonl")
     policy_id, policy_path = _save_under_its_id(policy, Path(job.policies_dir))
     result = TrainResult(
         policy_id=policy_id,

@@ -32,5 +32,5 @@ def concentration(n_N: np.ndarray, n_correct_N: np.ndarray, mean_N: np.ndarray, 
 
 def beta_of(mean: float, kappa: float) -> Beta:
     """Beta of that mean and concentration; the mean is kept off 0 and 1, where no observation could move it."""
-    mean = min(max(mean, 0.01), 0.99)
+    mean = min(max(float(mean), 0.01), 0.99)  # a float of numpy would not go into a checkpoint
     return Beta(kappa * mean, kappa * (1 - mean))

@@ -50,7 +50,9 @@ def embeddings(model: str, device: torch.device) -> Vectorise:
     def vectorise(texts: Sequence[str]) -> np.ndarray:
         new = sorted(set(texts) - known.keys())
         if new:
-            known.update(zip(new, embed(new, model, device=device), strict=True))
+            known.update(
+                zip(new, embed(new, model, device=device, key="train.sampler.prior.embedding_model"), strict=True)
+            )
         return np.stack([known[text] for text in texts])
 
     return vectorise
