@@ -82,8 +82,9 @@ def cold_start(world: World, config: PosteriorSampler, seed: int) -> dict[str, f
     return {
         "mixed_share": statistics.fmean(0 < k < GROUP_SIZE for k in seen.values()),
         "log_loss": log_loss(predicted, rates),
-        "log_loss_of_the_running_mean": log_loss(running, rates),
         "log_loss_of_the_true_rates": log_loss(rates, rates),
+        "excess": log_loss(predicted, rates) - log_loss(rates, rates),
+        "excess_of_the_running_mean": log_loss(running, rates) - log_loss(rates, rates),
         "rollouts_for_100_mixed": float(GROUP_SIZE * groups_until_wanted),
     }
 
@@ -122,7 +123,7 @@ def drift(world: World, config: PosteriorSampler, seed: int, moved: Callable[[in
     return {
         "mixed_share": statistics.fmean(outcomes),
         "log_loss_of_the_pool": log_loss(predicted, rates),
-        "log_loss_of_the_true_rates": log_loss(rates, rates),
+        "excess": log_loss(predicted, rates) - log_loss(rates, rates),
         "alarms": sampler.metrics().get("drift_alarms", 0.0),
     }
 

@@ -17,8 +17,9 @@ class InformedPosterior(Posterior):
 
     `prior` sees what the sampler sees, and is fitted before the first proposal and then every
     `prior.refit_every` steps. The drift monitor holds each group of a step against what was believed just before
-    it; an alarm lowers the discount for a while, and multiplies the counts of all prompts with it once, since
-    those that are being skipped would otherwise never hear of it.
+    it; an alarm lowers the discount for a while. It leaves the counts of prompts that are not rolled out alone: to
+    multiply those by the discount as well was worse than no detector (benchmarks/priors.py), as old counts still
+    tell the hard from the easy when the policy has become better at both.
     """
 
     def __init__(
@@ -57,14 +58,9 @@ class InformedPosterior(Posterior):
         if self._prior is not None and self._steps % self._prior.refit_every == 0:
             self._refit_due = True
         if self._drift is not None:
-            fired = self._drift.step(self._surprises)
+            self._drift.step(self._surprises)
             self._surprises.clear()
             self._discount = self._drift.discount(self._config.discount)
-            if fired:
-                self._counts = {
-                    prompt_id: (self._discount * right, self._discount * wrong, at_step)
-                    for prompt_id, (right, wrong, at_step) in self._counts.items()
-                }
 
     def metrics(self) -> dict[str, float]:
         metrics = super().metrics() | {"discount": self._discount}

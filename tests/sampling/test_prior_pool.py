@@ -122,7 +122,7 @@ def test_a_prompt_with_a_history_has_its_own_outcomes_on_top_of_its_prior() -> N
     assert prior.mean < 0.5  # it has only seen the other's
 
 
-def test_an_alarm_lowers_the_discount_and_all_counts_once() -> None:
+def test_an_alarm_lowers_the_discount_of_the_groups_that_follow() -> None:
     history = [Observation(p.prompt_id, 8, 8) for p in POOL]
     config = PosteriorSampler(half_life=1e12, discount=1.0, drift=DriftDetector(threshold=1.0, discount=0.25))
     sampler = sampler_of(config, history)
@@ -131,10 +131,10 @@ def test_an_alarm_lowers_the_discount_and_all_counts_once() -> None:
     assert posterior(sampler, seen) == Beta(1 + 8, 1 + 8)
     sampler.end_step()
     assert sampler.metrics()["drift_alarms"] == 1 and sampler.metrics()["discount"] == 0.25
-    assert posterior(sampler, unseen) == pytest.approx(Beta(1 + 2, 1))
+    assert posterior(sampler, unseen) == pytest.approx(Beta(1 + 8, 1))
     sampler.observe([Observation(seen, 8, 0)])
-    # 8 and 8 became 2 and 2, and with the next group 0.5 and 0.5 + 8.
-    assert posterior(sampler, seen) == pytest.approx(Beta(1 + 0.5, 1 + 8.5))
+    # Of 8 and 8, 2 and 2 are left when the next group comes.
+    assert posterior(sampler, seen) == pytest.approx(Beta(1 + 2, 1 + 2 + 8))
 
 
 def test_the_window_keeps_the_newest_outcomes() -> None:
