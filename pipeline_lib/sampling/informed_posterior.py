@@ -18,7 +18,7 @@ class InformedPosterior(Posterior):
     `prior` sees what the sampler sees, and is fitted before the first proposal and then every
     `prior.refit_every` steps. The drift monitor holds each group of a step against what was believed just before
     it; an alarm lowers the discount for a while. It leaves the counts of prompts that are not rolled out alone: to
-    multiply those by the discount as well was worse than no detector (benchmarks/priors.py), as old counts still
+    multiply those by the discount as well was measured to be worse than no detector, as old counts still
     tell the hard from the easy when the policy has become better at both.
     """
 

@@ -26,8 +26,8 @@ LogOdds = Callable[[np.ndarray], np.ndarray]
 class DifficultyPredictor:
     """Logistic regression on Features of the prompts in `rows`, a function of rows and seed alone.
 
-    Fitted anew to every window rather than updated: a fit takes well under a second, and an old policy's
-    outcomes leave with the window. Out-of-fold predictions calibrate it (Platt: log odds times a slope plus an
+    Fitted anew to every window rather than updated: a fit of some hundred prompts takes about a second, and an old
+    policy's outcomes leave with the window. Out-of-fold predictions calibrate it (Platt: log odds times a slope plus an
     offset), give the concentration κ, and stand in for prompts of `rows`, whose own outcome must not be its
     own prior. With fewer than MIN_PROMPTS prompts, outcomes of one class, or predictions that go against the
     outcomes, every prompt gets the mean.

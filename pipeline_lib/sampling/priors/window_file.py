@@ -1,7 +1,7 @@
 """Outcomes of a task as a plain file, from which the priors of another task start.
 
-JSON lines of the rows themselves, not a fitted model: a fit is a function of rows and seed and takes less than
-a second, while a pickle (joblib) runs whatever code it holds and reads only with the scikit-learn that wrote it.
+JSON lines of the rows themselves, not a fitted model: a fit is a function of rows and seed and takes
+seconds, while a pickle (joblib) runs whatever code it holds and reads only with the scikit-learn that wrote it.
 """
 
 from __future__ import annotations
