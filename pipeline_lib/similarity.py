@@ -49,18 +49,23 @@ def cosine_to_centroid(unit_ND: np.ndarray, set_ND: np.ndarray) -> np.ndarray:
     return unit_ND.astype(np.float64) @ (centroid_D / length if length > 0 else centroid_D)
 
 
-def embed(texts: Sequence[str], model: str, *, device: torch.device) -> np.ndarray:
-    """[N, D] float32 embeddings of length 1. Raises ValueError where the package or the model is missing."""
+def embed(
+    texts: Sequence[str], model: str, *, device: torch.device, key: str = "diagnosis.embedding_model"
+) -> np.ndarray:
+    """[N, D] float32 embeddings of length 1. Raises ValueError where the package or the model is missing.
+
+    `key` is where the config names the model.
+    """
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
         raise ValueError(
-            f"diagnosis.embedding_model={model}: needs the package sentence-transformers, which is not installed; "
-            'pip install "rlsift[embeddings]", or set diagnosis.embedding_model=null'
+            f"{key}={model}: needs the package sentence-transformers, which is not installed; "
+            f'pip install "rlsift[embeddings]", or set {key}=null'
         ) from None
     try:
         encoder = SentenceTransformer(model, device=str(device))
     except (OSError, ValueError) as error:  # no such directory or hub id; no model in it
-        raise ValueError(f"diagnosis.embedding_model={model}: cannot be loaded: {error}") from error
+        raise ValueError(f"{key}={model}: cannot be loaded: {error}") from error
     embeddings_ND: np.ndarray = encoder.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
     return embeddings_ND

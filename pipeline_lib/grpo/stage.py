@@ -30,6 +30,7 @@ from pipeline_lib.records import Prompt
 from pipeline_lib.rewards.grader import Grader
 from pipeline_lib.rollout import Rollout, SamplingParams, make_engine, roll_out
 from pipeline_lib.sampling import make_sampler
+from pipeline_lib.sampling.priors import make_prior
 
 
 def run_job(directory: Path, before_step: Callable[[], None]) -> TrainResult:
@@ -43,12 +44,15 @@ def run_job(directory: Path, before_step: Callable[[], None]) -> TrainResult:
     trained = _load_trained(job, device)
     backend = make_backend(job.train, trained, job.generation.temperature, ranks)
     by_id = {prompt.prompt_id: prompt for prompt in prompts}
+    prior = make_prior(job.train.sampler, prompts, seed=job.seed, device=device)
     with Grader() as grader:
         trainer = Trainer(
             backend=backend,
             policy_id=job.policy_id,
             reference=_reference(job, backend.trained, device) if job.train.needs_reference else None,
-            sampler=make_sampler(job.train.sampler, list(by_id), history, job.seed, group_size=job.train.group_size),
+            sampler=make_sampler(
+                job.train.sampler, list(by_id), history, job.seed, group_size=job.train.group_size, prior=prior
+            ),
             roll_out=_roller(job, backend.trained.policy, by_id, grader, ranks),
             config=job.train,
             max_tokens=job.generation.max_tokens,
@@ -56,6 +60,8 @@ def run_job(directory: Path, before_step: Callable[[], None]) -> TrainResult:
         )
         ended_early = trainer.train(before_step)
     if ranks.first:
+        if prior is not None:
+            prior.save(directory / "prior.jsonl")
         n_parameters, policy_id, policy_path = _save(backend.trained, Path(job.policies_dir))
         result = TrainResult(
             policy_id=policy_id,

@@ -16,7 +16,9 @@ from pipeline_lib.sampling.base import Decision, Observation, PromptSampler
 from pipeline_lib.sampling.beta import Beta, mixed_probability
 from pipeline_lib.sampling.dynamic import Dynamic
 from pipeline_lib.sampling.greso import Greso
+from pipeline_lib.sampling.informed_posterior import InformedPosterior
 from pipeline_lib.sampling.posterior import Posterior
+from pipeline_lib.sampling.priors import PoolPrior
 from pipeline_lib.sampling.rounds import RoundSizer
 from pipeline_lib.sampling.uniform import Uniform
 from pipeline_lib.sampling.variance_sigmoid import VarianceSigmoid
@@ -32,19 +34,25 @@ def make_sampler(
     *,
     group_size: int,
     priors: Mapping[str, Beta] | None = None,
+    prior: PoolPrior | None = None,
 ) -> PromptSampler:
     """The sampler that `config` names, over `prompt_ids`, which has learned from `history` (oldest first).
 
     `priors` are what is believed of prompts before any history; only `posterior` looks at them, and takes the
-    prior of its config for a prompt that has none.
+    prior of its config for a prompt that has none. `prior` makes them, and makes them anew while training.
     """
-    sampler = _make(config, prompt_ids, seed, group_size, priors or {})
+    sampler = _make(config, prompt_ids, seed, group_size, priors or {}, prior)
     sampler.recall(history)
     return sampler
 
 
 def _make(
-    config: Sampler, prompt_ids: Sequence[str], seed: int, group_size: int, priors: Mapping[str, Beta]
+    config: Sampler,
+    prompt_ids: Sequence[str],
+    seed: int,
+    group_size: int,
+    priors: Mapping[str, Beta],
+    prior: PoolPrior | None,
 ) -> PromptSampler:
     match config:
         case UniformSampler():
@@ -53,6 +61,8 @@ def _make(
             return Dynamic(prompt_ids, seed)
         case GresoSampler():
             return Greso(config, prompt_ids, seed)
+        case PosteriorSampler() if prior is not None or config.drift is not None:
+            return InformedPosterior(config, prompt_ids, seed, group_size=group_size, prior=prior)
         case PosteriorSampler():
             return Posterior(config, prompt_ids, seed, group_size=group_size, priors=priors)
         case VarianceSigmoidSampler():

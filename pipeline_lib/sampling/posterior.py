@@ -38,6 +38,7 @@ class Posterior(PromptSampler):
     ) -> None:
         super().__init__(prompt_ids, seed)
         self._config, self._group_size, self._priors = config, group_size, priors
+        self._discount = config.discount
         self._default_prior = Beta(config.prior_right, config.prior_wrong)
         self._sharpness = make_controller(
             config.controller,
@@ -73,7 +74,7 @@ class Posterior(PromptSampler):
 
     def _learn(self, observation: Observation) -> None:
         right, wrong = self._faded(observation.prompt_id)
-        discount, n_wrong = self._config.discount, observation.n - observation.n_correct
+        discount, n_wrong = self._discount, observation.n - observation.n_correct
         self._counts[observation.prompt_id] = (
             discount * right + observation.n_correct,
             discount * wrong + n_wrong,

@@ -55,7 +55,7 @@ def trainer_of(policy: Policy, directory: Path, bad_steps: set[int], **settings:
         backend=torch_training(policy, 1e-4),
         policy_id="start",
         reference=reference_of(tiny_policy(seed=1)) if config.needs_reference else None,
-        sampler=make_sampler(config.sampler, POOL, [], seed=0),
+        sampler=make_sampler(config.sampler, POOL, [], seed=0, group_size=3),
         roll_out=roll_out,
         config=config,
         max_tokens=10,
