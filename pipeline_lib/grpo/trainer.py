@@ -20,7 +20,8 @@ from pipeline_lib.records import RolloutGroup, Trajectory
 from pipeline_lib.sampling import PromptSampler, RoundSizer
 
 MAX_EMPTY_STEPS = 2
-"""Steps in a row without a group to train on, after which nothing is left to learn."""
+"""Steps in a row without a group that has signal, after which nothing is left to learn. A sampler that keeps every
+prompt has to have gone through the whole pool meanwhile."""
 
 
 class Trainer:
@@ -52,6 +53,7 @@ class Trainer:
         self._step = 0
         self._num_tokens = 0
         self._empty_steps = 0
+        self._last_fruitful_epoch = 0
         self._non_finite_steps = 0
         self._ended_early: str | None = None
 
@@ -93,7 +95,10 @@ class Trainer:
         self._carried = batch.carried
         self._step = step
         self._num_tokens += 0 if update is None else update.num_tokens
-        self._empty_steps = 0 if batch.groups else self._empty_steps + 1
+        if any(group.has_signal for group in batch.groups):
+            self._empty_steps, self._last_fruitful_epoch = 0, self._sampler.epoch
+        else:
+            self._empty_steps += 1
         now = time.perf_counter()
         row = step_row(batch, update) | {
             "learning_rate": learning_rate,
@@ -107,7 +112,8 @@ class Trainer:
         }
         if self._backend.ranks.first:
             write_step_records(self._directory / "records", step, row, batch, self._policy_id)
-        if self._empty_steps == MAX_EMPTY_STEPS:
+        whole_pool_seen = self._sampler.drops_zero_variance or self._sampler.epoch >= self._last_fruitful_epoch + 2
+        if self._empty_steps >= MAX_EMPTY_STEPS and whole_pool_seen:
             return _nothing_left(step, batch)
         limit = self._config.stage_kl_limit
         if limit is not None and update is not None and update.kl is not None and update.kl > limit:
@@ -144,6 +150,7 @@ class Trainer:
             "carried": [[_as_dict(t) for t in group.trajectories] for group in self._carried],
             "num_tokens": self._num_tokens,
             "empty_steps": self._empty_steps,
+            "last_fruitful_epoch": self._last_fruitful_epoch,
             "non_finite_steps": self._non_finite_steps,
             "ended_early": self._ended_early,
         }
@@ -158,15 +165,17 @@ class Trainer:
         self._carried = [_group_of(rows) for rows in state["carried"]]
         self._step, self._num_tokens = state["step"], state["num_tokens"]
         self._empty_steps, self._non_finite_steps = state["empty_steps"], state["non_finite_steps"]
+        self._last_fruitful_epoch = state["last_fruitful_epoch"]
         self._ended_early = state["ended_early"]
 
 
 def _nothing_left(step: int, batch: StepBatch) -> str:
     outcomes = [g.outcome for g in batch.rolled_out]
     skipped = sum(not d.keep for d in batch.decisions)
+    ungraded = f", {n} could not be graded" if (n := outcomes.count("ungraded")) else ""
     return (
         f"nothing left to learn at step {step}: of {len(batch.decisions)} prompts {skipped} were skipped, "
-        f"{outcomes.count('all_right')} were all right, {outcomes.count('all_wrong')} all wrong, none mixed"
+        f"{outcomes.count('all_right')} were all right, {outcomes.count('all_wrong')} all wrong{ungraded}, none mixed"
     )
 
 

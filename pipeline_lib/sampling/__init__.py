@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pipeline_lib.config import (
     DynamicSampler,
@@ -33,26 +33,20 @@ def make_sampler(
     seed: int,
     *,
     group_size: int,
-    priors: Mapping[str, Beta] | None = None,
     prior: PoolPrior | None = None,
 ) -> PromptSampler:
     """The sampler that `config` names, over `prompt_ids`, which has learned from `history` (oldest first).
 
-    `priors` are what is believed of prompts before any history; only `posterior` looks at them, and takes the
-    prior of its config for a prompt that has none. `prior` makes them, and makes them anew while training.
+    `prior` says what is believed of prompts before any history, and says it anew while training; only `posterior`
+    looks at it.
     """
-    sampler = _make(config, prompt_ids, seed, group_size, priors or {}, prior)
+    sampler = _make(config, prompt_ids, seed, group_size, prior)
     sampler.recall(history)
     return sampler
 
 
 def _make(
-    config: Sampler,
-    prompt_ids: Sequence[str],
-    seed: int,
-    group_size: int,
-    priors: Mapping[str, Beta],
-    prior: PoolPrior | None,
+    config: Sampler, prompt_ids: Sequence[str], seed: int, group_size: int, prior: PoolPrior | None
 ) -> PromptSampler:
     match config:
         case UniformSampler():
@@ -64,6 +58,6 @@ def _make(
         case PosteriorSampler() if prior is not None or config.drift is not None:
             return InformedPosterior(config, prompt_ids, seed, group_size=group_size, prior=prior)
         case PosteriorSampler():
-            return Posterior(config, prompt_ids, seed, group_size=group_size, priors=priors)
+            return Posterior(config, prompt_ids, seed, group_size=group_size)
         case VarianceSigmoidSampler():
             return VarianceSigmoid(config, prompt_ids, seed)

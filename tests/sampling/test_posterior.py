@@ -75,7 +75,7 @@ def test_keep_is_the_chance_relative_to_the_likeliest_to_the_power_of_sharpness(
 def test_priors_decide_where_there_is_no_history() -> None:
     priors = {"easy": Beta(60, 1), "middling": Beta(5, 5)}
     config = PosteriorSampler(prior_right=1, prior_wrong=20)
-    sampler = make_sampler(config, ["easy", "middling", "unknown"], [], 7, group_size=8, priors=priors)
+    sampler = Posterior(config, ["easy", "middling", "unknown"], 7, group_size=8, priors=priors)
     decided = {d.prompt_id: d.keep_probability for d in sampler.propose(3)}
     greatest = mixed_probability(Beta(5, 5), 8)
     assert decided["middling"] == 1
