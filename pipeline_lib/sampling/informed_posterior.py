@@ -31,7 +31,7 @@ class InformedPosterior(Posterior):
         group_size: int,
         prior: PoolPrior | None,
     ) -> None:
-        super().__init__(config, prompt_ids, seed, group_size=group_size, priors={})
+        super().__init__(config, prompt_ids, seed, group_size=group_size)
         self._prior = prior
         self._drift = DriftMonitor(config.drift) if config.drift is not None else None
         self._surprises: list[Surprise] = []

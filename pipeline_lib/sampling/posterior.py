@@ -34,10 +34,10 @@ class Posterior(PromptSampler):
         seed: int,
         *,
         group_size: int,
-        priors: Mapping[str, Beta],
+        priors: Mapping[str, Beta] | None = None,
     ) -> None:
         super().__init__(prompt_ids, seed)
-        self._config, self._group_size, self._priors = config, group_size, priors
+        self._config, self._group_size, self._priors = config, group_size, priors or {}
         self._discount = config.discount
         self._default_prior = Beta(config.prior_right, config.prior_wrong)
         self._sharpness = make_controller(

@@ -139,7 +139,9 @@ def count_sequences(policy: Policy) -> list[int]:
 
 def torch_training(policy: Policy, learning_rate: float = 1e-3) -> TorchTraining:
     """The torch back end on one process, with AdamW."""
-    return TorchTraining(Trained(policy), make_optimizer(policy, Train(learning_rate=learning_rate)), 1.0, Ranks())
+    return TorchTraining(
+        Trained(policy), make_optimizer(policy, Train(learning_rate=learning_rate)), TEMPERATURE, Ranks()
+    )
 
 
 def reference_of(policy: Policy) -> Reference:

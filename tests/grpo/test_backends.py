@@ -54,11 +54,12 @@ def in_this_process(output: Path, train: Train) -> Outcome:
     return outcome
 
 
-def assert_same_curve(outcome: Outcome, expected: Outcome, tolerance: float) -> None:
+def assert_same_curve(outcome: Outcome, expected: Outcome) -> None:
     steps, wanted = (torch.tensor(o["steps"], dtype=torch.float64) for o in (outcome, expected))
     assert len(wanted) == updates.STEPS
     assert wanted[:, 0].abs().max() > 1e-3 and wanted[-1, 2] > 0.05  # there is a loss, and the policy moves
-    torch.testing.assert_close(steps, wanted, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(steps[0, :2], wanted[0, :2], rtol=1e-6, atol=0)  # loss and gradient of one batch
+    torch.testing.assert_close(steps, wanted, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(torch.tensor(outcome["parameters"]), torch.tensor(expected["parameters"]), **WEIGHTS)
 
 
@@ -69,7 +70,7 @@ WEIGHTS = {"rtol": 1e-4, "atol": 1e-5}
 def test_two_processes_follow_one(tmp_path: Path, loss: Loss) -> None:
     expected = in_this_process(tmp_path / "one.json", train_on(TorchBackend(), loss))
     outcome = run_updates(tmp_path / "two.json", train_on(TorchBackend(processes=2), loss))
-    assert_same_curve(outcome, expected, 1e-5)
+    assert_same_curve(outcome, expected)
 
 
 @pytest.mark.slow
@@ -80,7 +81,7 @@ def test_zero_on_two_processes_follows_one_torch_process(tmp_path: Path, zero_st
     expected = in_this_process(tmp_path / "torch.json", train_on(TorchBackend(), lora=lora))
     backend = DeepSpeedBackend(processes=2, zero_stage=zero_stage)
     outcome = run_updates(tmp_path / "zero.json", train_on(backend, lora=lora))
-    assert_same_curve(outcome, expected, 1e-4)
+    assert_same_curve(outcome, expected)
 
 
 @pytest.mark.slow
@@ -102,4 +103,4 @@ def test_zero_goes_on_from_its_checkpoint_and_refuses_another_number_of_processe
 def test_torch_goes_on_with_another_number_of_processes(tmp_path: Path) -> None:
     whole = in_this_process(tmp_path / "one.json", train_on(TorchBackend()))
     resumed = run_updates(tmp_path / "one.json", train_on(TorchBackend(processes=2)))
-    torch.testing.assert_close(torch.tensor(resumed["steps"]), torch.tensor(whole["steps"][5:]), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(torch.tensor(resumed["steps"]), torch.tensor(whole["steps"][5:]), rtol=1e-4, atol=1e-4)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from grpo_cases import scripted, tiny_policy
+import torch
+from grpo_cases import parameters, scripted, tiny_policy, torch_training
 
 from pipeline_lib.config import (
     DynamicSampler,
     GresoSampler,
-    Loss,
     PosteriorSampler,
     Ramp,
     Refill,
@@ -23,6 +23,7 @@ from pipeline_lib.config import (
 )
 from pipeline_lib.grpo.records import finished_steps
 from pipeline_lib.grpo.trainer import Trainer
+from pipeline_lib.policy import Policy
 from pipeline_lib.sampling import Observation, make_sampler
 
 MIXED, RIGHT, WRONG, UNGRADED = [1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [None, None]
@@ -38,6 +39,7 @@ def trainer_of(
     history: Sequence[Observation] = (),
     pool: int = 12,
     steps: int = 30,
+    policy: Policy | None = None,
 ) -> Trainer:
     config = Train(
         sampler=sampler,
@@ -45,17 +47,16 @@ def trainer_of(
         prompts_per_step=4,
         group_size=2,
         refill=Refill(max_rounds=2, min_prompts=1),
-        loss=Loss(),
         checkpoint_every=100,
     )
     return Trainer(
-        policy=tiny_policy(),
+        backend=torch_training(policy or tiny_policy()),
         policy_id="policy",
         reference=None,
         sampler=make_sampler(sampler, [f"p{i:02d}" for i in range(pool)], history, 3, group_size=2),
         roll_out=scripted(rewards_of),
         config=config,
-        temperature=1.0,
+        max_tokens=10,
         directory=directory,
     )
 
@@ -85,12 +86,20 @@ def test_a_pool_smaller_than_a_batch_trains_on_to_the_last_step(sampler: Any, tm
     assert trainer.step == 4
 
 
-def test_uniform_trains_on_whatever_it_gets_and_changes_nothing_without_signal(tmp_path: Path) -> None:
-    trainer = trainer_of(tmp_path, UniformSampler(), lambda p, call: UNGRADED if call % 2 else WRONG, steps=6)
-    before = {name: p.detach().clone() for name, p in trainer._policy.model.named_parameters()}
+def test_uniform_goes_through_the_whole_pool_before_it_ends_and_changes_nothing_without_signal(tmp_path: Path) -> None:
+    policy = tiny_policy()
+    before = parameters(policy)
+    trainer = trainer_of(tmp_path, UniformSampler(), lambda p, call: UNGRADED if call % 2 else WRONG, policy=policy)
+    ended_early = trainer.train(lambda: None)
+    assert ended_early is not None and "nothing left to learn at step 6" in ended_early  # 12 prompts, 4 a step, twice
+    assert "4 could not be graded" in ended_early
+    assert torch.equal(parameters(policy), before)
+
+
+def test_uniform_goes_on_while_any_prompt_of_the_pool_has_signal(tmp_path: Path) -> None:
+    trainer = trainer_of(tmp_path, UniformSampler(), lambda p, call: MIXED if p == "p03" else RIGHT, steps=15)
     assert trainer.train(lambda: None) is None
-    assert trainer.step == 6
-    assert all(p.equal(before[name]) for name, p in trainer._policy.model.named_parameters())
+    assert trainer.step == 15
 
 
 @pytest.mark.parametrize(

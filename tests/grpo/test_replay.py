@@ -27,6 +27,7 @@ from pipeline_lib.grpo.fill import fill_batch
 from pipeline_lib.grpo.records import finished_steps, write_step_records
 from pipeline_lib.rollout import rollout_stats
 from pipeline_lib.sampling import Decision, Observation, RoundSizer, make_sampler
+from pipeline_lib.tracking.trackers import Trackers
 from tasks.training import HISTORY, TrainStage
 from warehouse import Warehouse
 
@@ -128,7 +129,7 @@ def test_every_decision_of_a_stage_is_made_again_from_the_warehouse(
     history = read_history(warehouse)
     run_stage(tmp_path / "records", sampler, history)
     at: Any = SimpleNamespace(record=lambda tables: warehouse.write(tables, fingerprint="train"))
-    TrainStage._carry_records(tmp_path, at, finished_steps(tmp_path / "records"))
+    TrainStage._carry_records(tmp_path, at, Trackers([], logged=0, warn=print), finished_steps(tmp_path / "records"))
 
     rows = warehouse.query(DECISIONS).to_pylist()
     recorded = [Decision(**{name: row[name] for name in Decision._fields}) for row in rows if row["prompt_id"]]
