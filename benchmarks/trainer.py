@@ -3,7 +3,8 @@
     python benchmarks/trainer.py run DIR --trl-python TRL/bin/python      # everything, one process after the other
     python benchmarks/trainer.py table DIR                                # again from DIR, and results/trainer.json
 
-DIR gets policies, settings and what each process measured; a process that is recorded there is not run again.
+DIR gets policies, settings and what each process measured; what is recorded there is not run again, so that a
+second command can add SmolLM2 at another size.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def make(name: str, write_policy: Callable[[Path], None], directory: Path, args:
     write_policy(policy_directory)
     policy = load_policy(policy_directory, device=torch.device("cpu"), dtype=torch.float32)
     prompts = chain_prompts(args.prompts)
-    tokens = {"smollm2": args.smollm2_tokens}.get(name, args.completion_tokens)
+    tokens = args.completion_tokens
     longest = max(len(policy.encode(prompt.messages)) for prompt in prompts)
     generator = torch.Generator().manual_seed(0)
     check = []
@@ -185,7 +186,6 @@ def main() -> None:
             sub.add_argument("--prompts", type=int, default=16)
             sub.add_argument("--group-size", type=int, default=8)
             sub.add_argument("--completion-tokens", type=int, default=64)
-            sub.add_argument("--smollm2-tokens", type=int, default=32)
             sub.add_argument("--micro-batch", type=int, default=32, help="sequences; divides prompts × group size")
     args = parser.parse_args()
     if args.command == "run":
