@@ -3,7 +3,7 @@
 NOT RUN ON A GPU YET: written and tried on a CPU only (`--device cpu`).
 
     python benchmarks/gpu_check.py OUT --smollm2 DIR                                    # on the GPU machine
-    python benchmarks/gpu_check.py OUT --device cpu --prompts 4 --group-size 4 --tokens 8 --budget 60
+    python benchmarks/gpu_check.py OUT --device cpu --prompts 4 --group-size 4 --tokens 24 --budget 300
 
 Needs torch, transformers, numpy, pyarrow, pydantic and the repository itself; no network. Each section prints what it
 found and adds it to OUT/gpu_check.json, so that a run that is cut off leaves what was done. The CPU side of a section
@@ -85,9 +85,12 @@ def fitting(seconds_each: float, budget_s: float, most: int) -> int:
     return max(2, min(most, int(budget_s / seconds_each)))
 
 
-def rolled_out(policy: Policy, prompts: Sequence[Prompt], scale: Scale, seed: int) -> list[RolloutGroup]:
-    """Groups whose reward is the mean token id, so that what one prompt teaches helps another; those with signal."""
-    groups = sample(policy, prompts, group_size=scale.group_size, tokens=scale.tokens, seed=seed).groups
+def rolled_out(policy: Policy, wanted: int, scale: Scale, seed: int) -> list[RolloutGroup]:
+    """Groups with signal, of twice as many prompts; the reward is the mean token id, so that what one prompt
+    teaches helps another. Raises ValueError when too few have signal."""
+    groups = sample(
+        policy, chain_prompts(2 * wanted), group_size=scale.group_size, tokens=scale.tokens, seed=seed
+    ).groups
     rewarded = [
         RolloutGroup(
             group.prompt_id,
@@ -95,7 +98,13 @@ def rolled_out(policy: Policy, prompts: Sequence[Prompt], scale: Scale, seed: in
         )
         for group in groups
     ]
-    return [group for group in rewarded if group.has_signal]
+    with_signal = [group for group in rewarded if group.has_signal]
+    if len(with_signal) < wanted:
+        raise ValueError(
+            f"{len(with_signal)} of {2 * wanted} groups have completions that differ, {wanted} are needed; raise "
+            "--tokens or --group-size"
+        )
+    return with_signal[:wanted]
 
 
 # --- exact influence --------------------------------------------------------------------------------------------
@@ -106,7 +115,7 @@ def influence(directory: Path, scale: Scale, budget_s: float) -> dict[str, Any]:
     n_validation = max(2, scale.prompts // 8)
     wanted = scale.prompts + 2 * n_validation
     on_device = load_policy(directory, device=scale.device, dtype=torch.float32)
-    with_signal = rolled_out(on_device, chain_prompts(2 * wanted), scale, seed=1)[:wanted]
+    with_signal = rolled_out(on_device, wanted, scale, seed=1)
     validation = {"a": with_signal[:n_validation], "b": with_signal[n_validation : 2 * n_validation]}
     pool = with_signal[2 * n_validation :]
 
@@ -144,8 +153,7 @@ def influence(directory: Path, scale: Scale, budget_s: float) -> dict[str, Any]:
 def grpo(directory: Path, scale: Scale, budget_s: float) -> dict[str, Any]:
     """Loss and gradient norm of the same trajectories, then steps that sample and update, in tokens a second."""
     on_device = load_policy(directory, device=scale.device, dtype=torch.float32)
-    prompts = chain_prompts(scale.prompts)
-    groups = [_noisy(group, seed=i) for i, group in enumerate(rolled_out(on_device, prompts, scale, seed=2))]
+    groups = [_noisy(group, seed=i) for i, group in enumerate(rolled_out(on_device, scale.prompts, scale, seed=2))]
     _, _, pilot_s = _gradient(directory, CPU, torch.float32, groups[:1], scale)
     n = fitting(pilot_s, CPU_SHARE * budget_s / 2, len(groups))
     loss, norm, cpu_s = _gradient(directory, CPU, torch.float32, groups[:n], scale)
@@ -158,6 +166,7 @@ def grpo(directory: Path, scale: Scale, budget_s: float) -> dict[str, Any]:
             "grad_norm": its_norm,
             "grad_norm_relative_difference": its_norm / norm - 1,
         }
+    prompts = chain_prompts(scale.prompts)
     found["steps"] = {
         "cpu_float32": _steps(directory, CPU, torch.float32, prompts[: max(2, n // 2)], scale, steps=1),
         **{
