@@ -92,7 +92,7 @@ def spawn(side: str, what: str, setting: Path, out: Path, args: argparse.Namespa
 
 def run(directory: Path, args: argparse.Namespace) -> None:
     """Rounds go rlsift, TRL, TRL, rlsift, ..., so that a machine that slows down slows both."""
-    policies = {"builtin": write_builtin, "llama": write_llama}
+    policies: dict[str, Callable[[Path], None]] = {"builtin": write_builtin, "llama": write_llama}
     if args.smollm2 is not None:
         policies["smollm2"] = write_copy(args.smollm2)
     for name, write_policy in policies.items():
