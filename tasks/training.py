@@ -81,10 +81,13 @@ class TrainStage(Step):
             self._carry_records(directory, at, trackers, finished_steps(directory / "records"))
         if result.ended_early:
             at.reporter.say(f"{self.label}: {result.ended_early}.")
+        if result.taken_step != result.steps:
+            at.reporter.say(f"{self.label}: hands on the policy of step {result.taken_step}, the best in validation.")
         outputs = {
             "policy_id": result.policy_id,
             "path": result.policy_path,
             "steps": result.steps,
+            "taken_step": result.taken_step,
             "ended_early": result.ended_early,
             "directory": str(directory.relative_to(self.root)),
         }
@@ -110,7 +113,8 @@ class TrainStage(Step):
             generation=self.run.generation,
             train=self.run.train,
         )
-        write_job(directory, job, prompts, [Observation(**row) for row in history.to_pylist()])
+        validation = load_prompts(at.warehouse, self.ingest, "validation") if self.run.train.validation else []
+        write_job(directory, job, prompts, [Observation(**row) for row in history.to_pylist()], validation)
 
     def _train(self, directory: Path, at: Workshop, trackers: Trackers) -> None:
         """Launch the worker, carry its records over as they come, and see it end."""

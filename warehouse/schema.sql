@@ -234,6 +234,7 @@ CREATE TABLE IF NOT EXISTS train_steps (
     n_masked INTEGER,                    -- graded, but cut off and left out of the loss
     non_finite BOOLEAN,
     logprob_time DOUBLE,                 -- of the reference's log-probs
+    validation_accuracy DOUBLE,          -- avg@k of the validation prompts after this step, where they were looked at
     PRIMARY KEY (fingerprint, step)
 );
 
@@ -254,6 +255,7 @@ ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS n_unparseable INTEGER;
 ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS n_masked INTEGER;
 ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS non_finite BOOLEAN;
 ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS logprob_time DOUBLE;
+ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS validation_accuracy DOUBLE;
 
 CREATE TABLE IF NOT EXISTS evaluations (
     fingerprint VARCHAR NOT NULL,

@@ -17,15 +17,17 @@ from pipeline_lib.grpo.backends.base import Backend
 MARKER = "COMPLETE.json"
 
 
-def save_checkpoint(directory: Path, step: int, backend: Backend, state: dict[str, Any], keep_last: int) -> None:
-    """Write `directory/step-NNNNNN` and drop all but the newest `keep_last` complete ones.
+def save_checkpoint(
+    directory: Path, step: int, backend: Backend, state: dict[str, Any], keep_last: int, best_step: int | None = None
+) -> None:
+    """Write `directory/step-NNNNNN` and drop all but the newest `keep_last` complete ones and that of `best_step`.
 
     Every process calls it and writes its own part. `state` must hold tensors and plain Python values only: it is
     read back with weights_only.
     """
     ranks = backend.ranks
     rng = ranks.gather({"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()})
-    with new_directory(directory / f"step-{step:06d}") if ranks.first else nullcontext() as unfinished:
+    with new_directory(checkpoint_path(directory, step)) if ranks.first else nullcontext() as unfinished:
         path: Path = ranks.from_first(unfinished)  # type: ignore[assignment]
         backend.save(path)
         ranks.gather(None)  # until everyone has written
@@ -38,8 +40,13 @@ def save_checkpoint(directory: Path, step: int, backend: Backend, state: dict[st
             write_text(path / MARKER, json.dumps(checksums))
     if ranks.first:
         for old in complete_checkpoints(directory)[:-keep_last]:
-            shutil.rmtree(old)
+            if best_step is None or old != checkpoint_path(directory, best_step):
+                shutil.rmtree(old)
     ranks.gather(None)
+
+
+def checkpoint_path(directory: Path, step: int) -> Path:
+    return directory / f"step-{step:06d}"
 
 
 def complete_checkpoints(directory: Path) -> list[Path]:

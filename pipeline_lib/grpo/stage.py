@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
 
 from pipeline_lib.atomic import write_text
+from pipeline_lib.evaluation import evaluate_groups
 from pipeline_lib.grpo.backends import make_backend
-from pipeline_lib.grpo.job import TrainJob, TrainResult, read_job
+from pipeline_lib.grpo.job import TrainJob, TrainResult, read_job, read_validation
 from pipeline_lib.grpo.lora import add_adapters, merge_adapters
 from pipeline_lib.grpo.ranks import Ranks, join_ranks
 from pipeline_lib.grpo.trained import Trained
@@ -46,6 +47,7 @@ def run_job(directory: Path, before_step: Callable[[], None]) -> TrainResult:
     by_id = {prompt.prompt_id: prompt for prompt in prompts}
     prior = make_prior(job.train.sampler, prompts, seed=job.seed, device=device)
     with Grader() as grader:
+        rolling = _Rolling(job, backend.trained.policy, grader, ranks)
         trainer = Trainer(
             backend=backend,
             policy_id=job.policy_id,
@@ -53,12 +55,15 @@ def run_job(directory: Path, before_step: Callable[[], None]) -> TrainResult:
             sampler=make_sampler(
                 job.train.sampler, list(by_id), history, job.seed, group_size=job.train.group_size, prior=prior
             ),
-            roll_out=_roller(job, backend.trained.policy, by_id, grader, ranks),
+            roll_out=rolling.among(by_id, job.train.group_size),
             config=job.train,
             max_tokens=job.generation.max_tokens,
             directory=directory,
+            validate=None if job.train.validation is None else _validator(directory, job, rolling),
         )
         ended_early = trainer.train(before_step)
+        taken = job.train.validation is not None and job.train.validation.take_best
+        taken_step = trainer.take_best() if taken else trainer.step
     if ranks.first:
         if prior is not None:
             prior.save(directory / "prior.jsonl")
@@ -68,6 +73,7 @@ def run_job(directory: Path, before_step: Callable[[], None]) -> TrainResult:
             policy_path=str(policy_path),
             n_parameters=n_parameters,
             steps=trainer.step,
+            taken_step=taken_step,
             ended_early=ended_early,
         )
         write_text(directory / "result.json", result.model_dump_json(indent=2))
@@ -110,25 +116,42 @@ def _reference(job: TrainJob, trained: Trained, device: torch.device) -> Referen
     return without_adapters
 
 
-def _roller(
-    job: TrainJob, policy: Policy, by_id: dict[str, Prompt], grader: Grader, ranks: Ranks
-) -> Callable[[Sequence[str], int], Rollout]:
+class _Rolling:
     """Rolls out this process's share of the prompts; everyone gets all groups, in the prompts' order."""
-    engine = make_engine(job.generation.engine, policy)
-    params = SamplingParams.of(job.generation, job.train.group_size)
 
-    def roll(prompt_ids: Sequence[str], number: int) -> Rollout:
-        seed = (job.seed * 1_000_003 + number) * ranks.size + ranks.rank
-        own = [by_id[i] for i in prompt_ids[ranks.rank :: ranks.size]]
-        parts = ranks.gather(roll_out(policy, engine, grader.grade, own, params, seed))
-        return Rollout(
-            groups=[parts[i % ranks.size].groups[i // ranks.size] for i in range(len(prompt_ids))],
-            generate_seconds=max(part.generate_seconds for part in parts),
-            verify_seconds=max(part.verify_seconds for part in parts),
-            generated_tokens=sum(part.generated_tokens for part in parts),
-        )
+    def __init__(self, job: TrainJob, policy: Policy, grader: Grader, ranks: Ranks) -> None:
+        self._job, self._policy, self._grader, self._ranks = job, policy, grader, ranks
+        self._engine = make_engine(job.generation.engine, policy)
 
-    return roll
+    def among(self, by_id: Mapping[str, Prompt], samples: int) -> Callable[[Sequence[str], int], Rollout]:
+        """(prompt ids, number of the draw) -> groups of `samples` completions."""
+        params, ranks = SamplingParams.of(self._job.generation, samples), self._ranks
+
+        def roll(prompt_ids: Sequence[str], number: int) -> Rollout:
+            seed = (self._job.seed * 1_000_003 + number) * ranks.size + ranks.rank
+            own = [by_id[i] for i in prompt_ids[ranks.rank :: ranks.size]]
+            parts = ranks.gather(roll_out(self._policy, self._engine, self._grader.grade, own, params, seed))
+            return Rollout(
+                groups=[parts[i % ranks.size].groups[i // ranks.size] for i in range(len(prompt_ids))],
+                generate_seconds=max(part.generate_seconds for part in parts),
+                verify_seconds=max(part.verify_seconds for part in parts),
+                generated_tokens=sum(part.generated_tokens for part in parts),
+            )
+
+        return roll
+
+
+def _validator(directory: Path, job: TrainJob, rolling: _Rolling) -> Callable[[], float | None]:
+    """avg@k of all validation prompts, each time from the same draws; None where nothing could be graded."""
+    assert job.train.validation is not None
+    by_id = {prompt.prompt_id: prompt for prompt in read_validation(directory)}
+    roll = rolling.among(by_id, job.train.validation.samples)
+
+    def accuracy() -> float | None:
+        metrics = evaluate_groups(roll(list(by_id), 0).groups, [])
+        return metrics[0].value if metrics else None
+
+    return accuracy
 
 
 def _save(trained: Trained, policies: Path) -> tuple[int, str, Path]:

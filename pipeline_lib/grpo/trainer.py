@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeline_lib.config import Train
 from pipeline_lib.grpo.backends import Backend
-from pipeline_lib.grpo.checkpoint import complete_checkpoints, load_checkpoint, save_checkpoint
+from pipeline_lib.grpo.checkpoint import checkpoint_path, complete_checkpoints, load_checkpoint, save_checkpoint
 from pipeline_lib.grpo.fill import RollOut, StepBatch, fill_batch
 from pipeline_lib.grpo.metrics import step_row
 from pipeline_lib.grpo.records import write_non_finite_batch, write_step_records
@@ -44,10 +44,12 @@ class Trainer:
         config: Train,
         max_tokens: int,
         directory: Path,
+        validate: Callable[[], float | None] | None = None,
     ) -> None:
         self._backend, self._policy_id, self._reference = backend, policy_id, reference
         self._sampler, self._roll_out = sampler, roll_out
         self._config, self._max_tokens, self._directory = config, max_tokens, directory
+        self._validate = validate
         self._sizer = RoundSizer(config.refill, config.prompts_per_step, backend.ranks.size)
         self._carried: list[RolloutGroup] = []
         self._step = 0
@@ -56,11 +58,16 @@ class Trainer:
         self._last_fruitful_epoch = 0
         self._non_finite_steps = 0
         self._ended_early: str | None = None
+        self._best: tuple[int, float] | None = None
 
     @property
     def step(self) -> int:
         """Update steps done."""
         return self._step
+
+    @property
+    def _checkpoints(self) -> Path:
+        return self._directory / "checkpoints"
 
     def train(self, before_step: Callable[[], None]) -> str | None:
         """Run to the last step, or until nothing is left to learn or the policy has moved far enough.
@@ -72,11 +79,23 @@ class Trainer:
         while self._step < self._config.steps and self._ended_early is None:
             before_step()
             self._ended_early = self._one_step()
-            last = self._step == self._config.steps or self._ended_early is not None
-            if last or self._step % self._config.checkpoint_every == 0:
-                checkpoints = self._directory / "checkpoints"
-                save_checkpoint(checkpoints, self._step, self._backend, self._state(), self._config.keep_last)
+            best_step = None if self._best is None else self._best[0]
+            if self._is_last or self._step % self._config.checkpoint_every == 0 or best_step == self._step:
+                save_checkpoint(
+                    self._checkpoints, self._step, self._backend, self._state(), self._config.keep_last, best_step
+                )
         return self._ended_early
+
+    def take_best(self) -> int:
+        """Give the back end the parameters of the best validated step; returns that step."""
+        assert self._best is not None
+        if self._best[0] != self._step:
+            load_checkpoint(checkpoint_path(self._checkpoints, self._best[0]), self._backend)
+        return self._best[0]
+
+    @property
+    def _is_last(self) -> bool:
+        return self._step == self._config.steps or self._ended_early is not None
 
     def _one_step(self) -> str | None:
         """Returns why this step is the stage's last, if it is."""
@@ -110,8 +129,23 @@ class Trainer:
             "step_time": now - started,
             "update_time": now - filled - (0.0 if update is None else update.logprob_time),
         }
+        ended_early = self._why_it_ends(step, batch, update)
+        row["validation_accuracy"] = self._look(last=ended_early is not None or step == self._config.steps)
         if self._backend.ranks.first:
             write_step_records(self._directory / "records", step, row, batch, self._policy_id)
+        return ended_early
+
+    def _look(self, *, last: bool) -> float | None:
+        """Mean pass rate of the validation prompts, where it is time for it."""
+        validation = self._config.validation
+        if validation is None or self._validate is None or not (last or self._step % validation.every == 0):
+            return None
+        accuracy = self._validate()
+        if accuracy is not None and (self._best is None or accuracy > self._best[1]):
+            self._best = (self._step, accuracy)
+        return accuracy
+
+    def _why_it_ends(self, step: int, batch: StepBatch, update: UpdateMetrics | None) -> str | None:
         whole_pool_seen = self._sampler.drops_zero_variance or self._sampler.epoch >= self._last_fruitful_epoch + 2
         if self._empty_steps >= MAX_EMPTY_STEPS and whole_pool_seen:
             return _nothing_left(step, batch)
@@ -153,10 +187,11 @@ class Trainer:
             "last_fruitful_epoch": self._last_fruitful_epoch,
             "non_finite_steps": self._non_finite_steps,
             "ended_early": self._ended_early,
+            "best": self._best,
         }
 
     def _resume(self) -> None:
-        checkpoints = complete_checkpoints(self._directory / "checkpoints")
+        checkpoints = complete_checkpoints(self._checkpoints)
         if not checkpoints:
             return
         state = load_checkpoint(checkpoints[-1], self._backend)
@@ -166,7 +201,7 @@ class Trainer:
         self._step, self._num_tokens = state["step"], state["num_tokens"]
         self._empty_steps, self._non_finite_steps = state["empty_steps"], state["non_finite_steps"]
         self._last_fruitful_epoch = state["last_fruitful_epoch"]
-        self._ended_early = state["ended_early"]
+        self._ended_early, self._best = state["ended_early"], state["best"]
 
 
 def _nothing_left(step: int, batch: StepBatch) -> str:

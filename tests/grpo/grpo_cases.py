@@ -206,6 +206,7 @@ def write_training_job(
     prompts: Sequence[Prompt],
     history: Sequence[Observation] = (),
     *,
+    validation: Sequence[Prompt] = (),
     max_tokens: int = 30,
 ) -> Path:
     """A stage directory as the training step prepares it."""
@@ -220,5 +221,5 @@ def write_training_job(
         generation=Generation(max_tokens=max_tokens, max_prompt_tokens=32, batch_size=256),
         train=train,
     )
-    write_job(directory, job, prompts, list(history))
+    write_job(directory, job, prompts, list(history), validation)
     return directory

@@ -21,8 +21,10 @@ from grpo_cases import (
     torch_training,
     write_training_job,
 )
+from safetensors.torch import load_file
 
-from pipeline_lib.config import DapoLoss, Lora, Train, UniformSampler
+from pipeline_lib.config import DapoLoss, Lora, Train, UniformSampler, Validation
+from pipeline_lib.grpo.checkpoint import complete_checkpoints
 from pipeline_lib.grpo.job import read_result
 from pipeline_lib.grpo.stage import run_job
 from pipeline_lib.grpo.trainer import Trainer
@@ -154,6 +156,31 @@ def test_a_stage_with_adapters_ends_in_a_plain_policy(tmp_path: Path, kl: float)
         (directory / name).rmdir()
     assert run_job(directory, lambda: None).policy_id == result.policy_id
     assert read_result(directory) == result
+
+
+def test_the_best_checkpoint_on_the_validation_sets_is_kept_and_handed_on(tmp_path: Path) -> None:
+    train = Train(
+        steps=4,
+        prompts_per_step=4,
+        group_size=4,
+        learning_rate=6e-3,  # far too much: the policy gets worse
+        validation=Validation(every=1, samples=4, take_best=True),
+        checkpoint_every=10,
+        keep_last=1,
+    )
+    directory = write_training_job(tmp_path / "stage", train, chain_prompts(8), validation=chain_prompts(6, seed=9))
+    result = run_job(directory, lambda: None)
+    accuracies = [row["validation_accuracy"] for row in step_rows(directory)]
+    assert len(accuracies) == 4 and accuracies[-1] < max(accuracies)
+    best = accuracies.index(max(accuracies)) + 1
+    assert (result.steps, result.taken_step) == (4, best)
+    checkpoints = complete_checkpoints(directory / "checkpoints")
+    assert [path.name for path in checkpoints] == [f"step-{best:06d}", "step-000004"]
+    trained = load_policy(result.policy_path, device=torch.device("cpu"), dtype=torch.float32)
+    saved = load_file(str(checkpoints[0] / "model.safetensors"))
+    assert all(torch.equal(p, saved[name]) for name, p in trained.model.named_parameters())
+    (directory / "result.json").unlink()
+    assert run_job(directory, lambda: pytest.fail("another step was begun")) == result
 
 
 def test_ungraded_answers_are_counted_by_what_the_verifier_said(tmp_path: Path) -> None:

@@ -1,0 +1,56 @@
+"""A whole run."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from pipeline_lib.config.influence import Diagnosis, ExactInfluence, Influence, InfluenceSelection, Selection
+from pipeline_lib.config.policy import BuiltinPolicy, PolicySource
+from pipeline_lib.config.prompts import Prompts
+from pipeline_lib.config.rollouts import Evaluation, Generation, Offline
+from pipeline_lib.config.section import Name, Section
+from pipeline_lib.config.tracking import Tracker
+from pipeline_lib.config.training import Train
+
+
+class RunConfig(Section):
+    """A whole curriculum."""
+
+    name: Name
+    """The run's id in the warehouse."""
+    root: str
+    """Directory of the warehouse, the lake, policies and checkpoints. Several runs may share one."""
+    seed: int = Field(default=0, ge=0, lt=2**31)
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of generation and of the forward pass; parameters under training stay float32."""
+    stages: int = Field(default=2, ge=1)
+    """M."""
+    policy: PolicySource = BuiltinPolicy()
+    prompts: Prompts
+    generation: Generation = Generation()
+    offline: Offline = Offline()
+    influence: Influence = ExactInfluence()
+    selection: Selection = InfluenceSelection()
+    diagnosis: Diagnosis = Diagnosis()
+    train: Train = Train()
+    evaluation: Evaluation = Evaluation()
+    tracking: list[Tracker] = Field(default_factory=list)
+    """Where the metrics go beside the warehouse. No part of any step's fingerprint."""
+
+    @model_validator(mode="after")
+    def cascade_leaves_prompts_out(self) -> RunConfig:
+        cascade = self.influence.cascade if isinstance(self.influence, ExactInfluence) else None
+        if cascade is not None and cascade.keep * self.selection.alpha >= 1:
+            raise ValueError(
+                f"influence.cascade.keep={cascade.keep} times selection.alpha={self.selection.alpha} is the whole "
+                "pool, which would be scored twice; lower keep, or leave the cascade out"
+            )
+        return self
+
+    @property
+    def scoring_tokens(self) -> int:
+        """Padded tokens of one forward pass that scores."""
+        return self.influence.tokens_per_micro_batch or self.train.tokens_per_micro_batch
