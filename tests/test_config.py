@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from rich.console import Console
 
-from pipeline_lib.config import ConfigError, RunConfig, config_hash
+from flows.commands.run import run_curriculum
+from pipeline_lib.config import ConfigError, RunConfig, config_hash, extras
 from pipeline_lib.config_file import load_config
 
 CONFIGS = Path(__file__).parent.parent / "configs"
@@ -139,3 +141,24 @@ def test_missing_and_unreadable_files(tmp_path: Path) -> None:
 def test_the_hash_changes_with_any_value(config_file: Path) -> None:
     one, two = load_config(config_file), load_config(config_file, ["train.warmup_steps=1"])
     assert config_hash(one) == config_hash(load_config(config_file)) != config_hash(two)
+
+
+@pytest.mark.parametrize(
+    ("override", "package", "extra"),
+    [
+        ("train.lora={rank: 4}", "peft", "lora"),
+        ("train.backend={type: deepspeed}", "deepspeed", "deepspeed"),
+        ("train.sampler={type: posterior, prior: {type: clusters}}", "sklearn", "difficulty"),
+        ("tracking=[{type: wandb}]", "wandb", "wandb"),
+        ("diagnosis.embedding_model=some/model", "sentence_transformers", "embeddings"),
+    ],
+)
+def test_a_package_that_is_missing_is_told_before_anything_runs(
+    config_file: Path, monkeypatch: pytest.MonkeyPatch, override: str, package: str, extra: str
+) -> None:
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == package else True)
+    assert extras.missing_extras(load_config(config_file)) == []
+    (problem,) = extras.missing_extras(load_config(config_file, [override]))
+    assert package in problem and f'pip install -e ".[{extra}]"' in problem
+    with pytest.raises(ConfigError, match=package):
+        run_curriculum(load_config(config_file, [override]), Console(), Console())

