@@ -4,7 +4,7 @@
     PYTHONPATH=. .venv/bin/python benchmarks/samplers.py table runs/samplers    # of what there is
 
 Runs that are there are not made again, so it goes on where it was stopped. One thread a run, as many at once as there
-are cores.
+are cores; seconds are the run's own processor time, evaluations left out.
 """
 
 from __future__ import annotations
@@ -60,15 +60,23 @@ SAMPLERS: dict[str, Sampler] = {
     "variance_sigmoid": VarianceSigmoidSampler(),
 }
 RESULTS = Path(__file__).parent / "results" / "samplers.json"
-KINDS, LENGTHS = ["plus", "minus", "mixed", "times", "max"], [1, 2, 3, 4, 5, 6]
+SHARES: list[tuple[float, list[str], list[int]]] = [
+    (0.40, ["plus", "times"], [2]),  # far too easy: more than half are answered right 8 times of 8
+    (0.35, ["minus"], [4, 5, 6]),  # far too hard: a third are never answered right
+    (0.25, ["mixed", "max"], [2, 3, 4]),
+]
 GENERATION = Generation(max_tokens=40, max_prompt_tokens=32, batch_size=1024)
 K = 8
 EVALUATE_EVERY = 5
+HELD_OUT, ANSWERS = 240, 4
 
 
 def chains(count: int, seed: int) -> list[Prompt]:
-    source = ChainSource(kinds=KINDS, lengths=LENGTHS, count=count, seed=seed)  # type: ignore[arg-type]
-    return [prompt for _, prompt in read_chains(source)]
+    sources = [
+        ChainSource(kinds=kinds, lengths=lengths, count=round(share * count), seed=seed)  # type: ignore[arg-type]
+        for share, kinds, lengths in SHARES
+    ]
+    return list({prompt.prompt_id: prompt for source in sources for _, prompt in read_chains(source)}.values())
 
 
 def train_config(sampler: Sampler, steps: int) -> Train:
@@ -87,13 +95,15 @@ def one_run(root: Path, name: str, seed: int, steps: int, pool_size: int) -> Non
     """Train with one sampler, and evaluate as it goes; the curve is written to `root`."""
     torch.set_num_threads(1)
     policy = load_policy(BUILTIN_DIRECTORY, device=torch.device("cpu"), dtype=torch.float32, trainable=True)
-    pool, held_out = chains(pool_size, seed=1), chains(240, seed=2)
+    pool = chains(pool_size, seed=1)
+    held_out = [p for p in chains(HELD_OUT, seed=2) if p.prompt_id not in {q.prompt_id for q in pool}]
     by_id = {prompt.prompt_id: prompt for prompt in pool}
     engine = make_engine("transformers", policy)
     params = SamplingParams.of(GENERATION, K)
     train = train_config(SAMPLERS[name], steps)
     directory = root / f"{name.replace(', ', '-')}-{seed}"
     curve: list[dict[str, float]] = []
+    began, measuring = time.process_time(), 0.0
     with Grader() as grader:
 
         def roll(prompt_ids: Sequence[str], number: int) -> Rollout:
@@ -111,9 +121,13 @@ def one_run(root: Path, name: str, seed: int, steps: int, pool_size: int) -> Non
         )
 
         def measure() -> None:
-            rollout = roll_out(policy, engine, grader.grade, held_out, params, seed=99)
+            nonlocal measuring
+            started = time.process_time()
+            rollout = roll_out(policy, engine, grader.grade, held_out, SamplingParams.of(GENERATION, ANSWERS), seed=99)
             right = [g.n_correct / len(g.trajectories) for g in rollout.groups]
-            curve.append({"step": trainer.step, "accuracy": statistics.fmean(right)})
+            seconds = started - began - measuring
+            curve.append({"step": trainer.step, "accuracy": statistics.fmean(right), "seconds": seconds})
+            measuring += time.process_time() - started
 
         ended_early = trainer.train(lambda: measure() if trainer.step % EVALUATE_EVERY == 0 else None)
         measure()
@@ -121,7 +135,7 @@ def one_run(root: Path, name: str, seed: int, steps: int, pool_size: int) -> Non
         pq.read_table(file).to_pylist()[0]
         for file in sorted((directory / "records").glob("step-*/train_steps.parquet"))
     ]
-    for name_of_sum, column in (("rollouts", "rollouts"), ("tokens", "generated_tokens"), ("seconds", "step_time")):
+    for name_of_sum, column in (("rollouts", "rollouts"), ("tokens", "generated_tokens")):
         sums = [0, *itertools.accumulate(row[column] for row in rows)]
         for point in curve:
             point[name_of_sum] = sums[int(point["step"])]
@@ -149,7 +163,7 @@ def collect_history(root: Path, pool_size: int) -> None:
     (root / "history.json").write_text(json.dumps(rows))
 
 
-def run_all(root: Path, seeds: int, steps: int, pool_size: int) -> None:
+def run_all(root: Path, seeds: int, steps: int, pool_size: int, samplers: Sequence[str]) -> None:
     root.mkdir(parents=True, exist_ok=True)
     collect_history(root, pool_size)
     print("offline outcomes:", Counter(o.outcome for o in history_of(root)), flush=True)
@@ -157,7 +171,7 @@ def run_all(root: Path, seeds: int, steps: int, pool_size: int) -> None:
         # A step of uniform takes fewer rollouts, so it gets more of them.
         [name, str(seed), str(2 * steps if name == "uniform" else steps)]
         for seed in range(seeds)
-        for name in SAMPLERS
+        for name in samplers
         if not (root / f"{name.replace(', ', '-')}-{seed}.json").exists()
     ]
     running: list[tuple[list[str], subprocess.Popen[bytes]]] = []
@@ -176,7 +190,7 @@ def run_all(root: Path, seeds: int, steps: int, pool_size: int) -> None:
 
 
 def smoothed(curve: list[dict[str, float]]) -> list[float]:
-    """Mean of an accuracy and the one before, which halves the noise of 240 x 8 answers."""
+    """Mean of an accuracy and the one before: the noise of so few answers is half as large."""
     values = [point["accuracy"] for point in curve]
     return [values[0], *((a + b) / 2 for a, b in itertools.pairwise(values))]
 
@@ -236,8 +250,9 @@ def main() -> None:
     run = commands.add_parser("run")
     run.add_argument("root", type=Path)
     run.add_argument("--seeds", type=int, default=5)
-    run.add_argument("--steps", type=int, default=60)
+    run.add_argument("--steps", type=int, default=40)
     run.add_argument("--pool", type=int, default=2000)
+    run.add_argument("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS))
     commands.add_parser("table").add_argument("root", type=Path)
     one = commands.add_parser("one")
     one.add_argument("root", type=Path)
@@ -249,7 +264,7 @@ def main() -> None:
         one_run(arguments.root, arguments.name, arguments.seed, arguments.steps, arguments.pool)
         return
     if arguments.command == "run":
-        run_all(arguments.root, arguments.seeds, arguments.steps, arguments.pool)
+        run_all(arguments.root, arguments.seeds, arguments.steps, arguments.pool, arguments.samplers)
     table(arguments.root)
 
 

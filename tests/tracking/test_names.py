@@ -43,7 +43,7 @@ def test_every_column_of_train_steps_has_a_name_of_its_own(tmp_path: Path) -> No
 
 
 def test_columns_of_texts_are_the_row_s_key_or_json_of_metrics(tmp_path: Path) -> None:
-    texts = {name for name, kind in columns(tmp_path).items() if kind not in ("INTEGER", "BIGINT", "DOUBLE")}
+    texts = {name for name, kind in columns(tmp_path).items() if kind not in ("BOOLEAN", "INTEGER", "BIGINT", "DOUBLE")}
     assert "sampler_metrics" in texts
     assert all(name == "fingerprint" or name.endswith("_metrics") for name in texts), texts
 
