@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +19,7 @@ class TensorBoard:
         root = Path(config.directory) if config.directory else stage.root / "tensorboard"
         directory = root / stage.run / f"stage-{stage.stage}-{stage.fingerprint}"
         self.last_step = _last_step(directory)
+        _let_a_second_pass_since_the_newest_file(directory)
         # What a killed attempt left half-written is hidden from the reader.
         self._writer = SummaryWriter(str(directory), purge_step=self.last_step + 1)
 
@@ -28,6 +30,13 @@ class TensorBoard:
 
     def close(self, *, failed: bool) -> None:
         self._writer.close()
+
+
+def _let_a_second_pass_since_the_newest_file(directory: Path) -> None:
+    """Readers take event files by name, which has the second and then a number that does not sort: .10 before .9."""
+    seconds = [int(file.name.split(".")[3]) for file in directory.glob("events.out.tfevents.*")]
+    while seconds and time.time() < max(seconds) + 1:
+        time.sleep(0.05)
 
 
 def _last_step(directory: Path) -> int:

@@ -85,7 +85,7 @@ class Worker:
             return None
         if self.returncode == 0:
             result = TrainResult(
-                policy_id="p0", policy_path=str(self.directory), n_parameters=1, steps=3, ended_early=None
+                policy_id="p0", policy_path=str(self.directory), n_parameters=1, steps=3, taken_step=3, ended_early=None
             )
             (self.directory / "result.json").write_text(result.model_dump_json())
         return self.returncode
