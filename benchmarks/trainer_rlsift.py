@@ -15,7 +15,10 @@ import torch
 import transformers
 from trainer_setting import Setting, memory_mib, reward_of, write_json
 
-from pipeline_lib.config import Train
+from pipeline_lib.config import DapoLoss, Train
+from pipeline_lib.grpo.backends import TorchTraining
+from pipeline_lib.grpo.ranks import Ranks
+from pipeline_lib.grpo.trained import Trained
 from pipeline_lib.grpo.update import UpdateMetrics, update_policy
 from pipeline_lib.policy import Policy, load_policy
 from pipeline_lib.records import Prompt, RolloutGroup, Trajectory, Verdict
@@ -39,8 +42,10 @@ def update(
     policy: Policy, optimizer: torch.optim.Optimizer, groups: Sequence[RolloutGroup], tokens_per_micro_batch: int
 ) -> UpdateMetrics:
     """One optimizer step: token mean over the batch, clipped at 0.2, no KL penalty."""
-    config = Train(tokens_per_micro_batch=tokens_per_micro_batch)
-    return update_policy(policy, None, optimizer, groups, config, 1.0)
+    config = Train(tokens_per_micro_batch=tokens_per_micro_batch, loss=DapoLoss(clip_high=0.2))
+    backend = TorchTraining(Trained(policy), optimizer, 1.0, Ranks())
+    learning_rate = optimizer.param_groups[0]["lr"]
+    return update_policy(backend, None, groups, config, learning_rate=learning_rate, max_tokens=1)
 
 
 def adamw(policy: Policy, learning_rate: float) -> torch.optim.Optimizer:

@@ -14,17 +14,19 @@ import torch
 from grpo_cases import chain_prompts, tiny_policy, write_training_job
 from worker_cases import PATIENCE, alive, needs_proc, run_to_the_end, start, wait_until
 
-from pipeline_lib.config import Backend, DapoLoss, DeepSpeedBackend, TorchBackend, Train
+from pipeline_lib.config import Backend, DapoLoss, DeepSpeedBackend, Lora, TorchBackend, Train
 from pipeline_lib.grpo.checkpoint import complete_checkpoints
 from pipeline_lib.grpo.job import read_result
 from pipeline_lib.grpo.records import finished_steps
 from pipeline_lib.policy import load_policy
 from pipeline_lib.rollout import read_groups
 
-BACKENDS: dict[str, Backend] = {
-    "torch": TorchBackend(processes=2),
-    "zero 2": DeepSpeedBackend(processes=2, zero_stage=2),
-    "zero 3": DeepSpeedBackend(processes=2, zero_stage=3),
+BACKENDS: dict[str, tuple[Backend, Lora | None]] = {
+    "torch": (TorchBackend(processes=2), None),
+    "torch, adapters": (TorchBackend(processes=2), Lora(rank=2)),
+    "zero 2": (DeepSpeedBackend(processes=2, zero_stage=2), None),
+    "zero 3": (DeepSpeedBackend(processes=2, zero_stage=3), None),
+    "zero 3, adapters": (DeepSpeedBackend(processes=2, zero_stage=3), Lora(rank=2)),
 }
 
 
@@ -33,7 +35,8 @@ def one_thread_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
-def stage_of(directory: Path, backend: Backend, steps: int) -> Path:
+def stage_of(directory: Path, name: str, steps: int) -> Path:
+    backend, lora = BACKENDS[name]
     train = Train(
         steps=steps,
         prompts_per_step=3,  # an odd number over two processes
@@ -42,6 +45,7 @@ def stage_of(directory: Path, backend: Backend, steps: int) -> Path:
         tokens_per_micro_batch=200,
         loss=DapoLoss(kl_coefficient=0.01),
         backend=backend,
+        lora=lora,
         checkpoint_every=2,
     )
     return write_training_job(directory, train, chain_prompts(9))
@@ -50,9 +54,9 @@ def stage_of(directory: Path, backend: Backend, steps: int) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_stage_ends_in_one_whole_policy_and_goes_on_where_it_stopped(tmp_path: Path, backend: str) -> None:
-    if backend != "torch":
+    if backend.startswith("zero"):
         pytest.importorskip("deepspeed", reason="deepspeed is not installed")
-    directory = stage_of(tmp_path / "stage", BACKENDS[backend], 3)
+    directory = stage_of(tmp_path / "stage", backend, 3)
     run_to_the_end(directory)
     result = read_result(directory)
     assert result is not None and result.steps == 3
@@ -91,7 +95,7 @@ def ranks_of(worker: int) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["torch", "zero 2"])
 def test_a_killed_process_ends_the_others_within_a_minute_and_the_log_says_so(tmp_path: Path, backend: str) -> None:
-    directory = stage_of(tmp_path / "stage", BACKENDS[backend], 5000)
+    directory = stage_of(tmp_path / "stage", backend, 5000)
     worker = start(directory)
     try:
         wait_until(lambda: bool(finished_steps(directory / "records")) or worker.poll() is not None, "first step")
@@ -119,7 +123,7 @@ time.sleep(1000)
 @needs_proc
 @pytest.mark.slow
 def test_all_processes_stop_when_the_launcher_dies(tmp_path: Path) -> None:
-    directory = stage_of(tmp_path / "stage", BACKENDS["torch"], 5000)
+    directory = stage_of(tmp_path / "stage", "torch", 5000)
     launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER, str(directory)], stdout=subprocess.PIPE, text=True)
     assert launcher.stdout is not None
     worker = int(launcher.stdout.readline())

@@ -277,3 +277,16 @@ def test_groups_of_the_policy_itself_have_ratio_one_and_clip_nothing() -> None:
     metrics = update_policy(policy, None, sgd(policy), groups, config_of())
     assert metrics.sampling_logp_difference_max < 1e-4
     assert (metrics.clip_ratio_low_mean, metrics.clip_ratio_high_mean) == (0.0, 0.0)
+
+
+def test_bfloat16_follows_float32_and_keeps_its_parameters_in_float32() -> None:
+    groups = random_groups(tiny_policy(seed=1), GRADED_REWARDS)
+    single, mixed = tiny_policy(seed=1), replace(tiny_policy(seed=1), dtype=torch.bfloat16)
+    expected = update_policy(single, None, sgd(single), groups, config_of())
+    metrics = update_policy(mixed, None, sgd(mixed), groups, config_of())
+    assert {p.dtype for p in mixed.model.parameters()} == {torch.float32}
+    assert metrics != expected
+    assert metrics.entropy == pytest.approx(expected.entropy, rel=0.05)
+    cosine = torch.nn.functional.cosine_similarity(gradient(mixed), gradient(single), dim=0)
+    assert cosine > 0.98
+    assert metrics.grad_norm == pytest.approx(expected.grad_norm, rel=0.1)
