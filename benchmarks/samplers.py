@@ -19,6 +19,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -59,22 +60,42 @@ SAMPLERS: dict[str, Sampler] = {
     "posterior": PosteriorSampler(),
     "variance_sigmoid": VarianceSigmoidSampler(),
 }
-RESULTS = Path(__file__).parent / "results" / "samplers.json"
-SHARES: list[tuple[float, list[str], list[int]]] = [
-    (0.40, ["plus", "times"], [2]),  # far too easy: more than half are answered right 8 times of 8
-    (0.35, ["minus"], [4, 5, 6]),  # far too hard: a third are never answered right
-    (0.25, ["mixed", "max"], [2, 3, 4]),
-]
-GENERATION = Generation(max_tokens=40, max_prompt_tokens=32, batch_size=1024)
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class World:
+    """Shares of a pool with their chains, and the longest completion there may be."""
+
+    shares: list[tuple[float, list[str], list[int]]]
+    max_tokens: int
+
+
+WORLDS = {
+    # A third of the groups are zero-variance at the start.
+    "mild": World(
+        [(0.40, ["plus", "times"], [2]), (0.35, ["minus"], [4, 5, 6]), (0.25, ["mixed", "max"], [2, 3, 4])], 40
+    ),
+    # Two thirds are: easy chains that are soon always right, and chains of 5 and 6 operations, whose answers do not fit
+    # into 22 tokens, so that none is ever right.
+    "extreme": World(
+        [(0.40, ["plus", "times"], [2]), (0.35, ["minus", "mixed"], [5, 6]), (0.25, ["minus", "max"], [2, 3])], 22
+    ),
+}
+
 K = 8
 EVALUATE_EVERY = 5
 HELD_OUT, ANSWERS = 240, 4
 
 
-def chains(count: int, seed: int) -> list[Prompt]:
+def generation(world: str) -> Generation:
+    return Generation(max_tokens=WORLDS[world].max_tokens, max_prompt_tokens=32, batch_size=1024)
+
+
+def chains(world: str, count: int, seed: int) -> list[Prompt]:
     sources = [
         ChainSource(kinds=kinds, lengths=lengths, count=round(share * count), seed=seed)  # type: ignore[arg-type]
-        for share, kinds, lengths in SHARES
+        for share, kinds, lengths in WORLDS[world].shares
     ]
     return list({prompt.prompt_id: prompt for source in sources for _, prompt in read_chains(source)}.values())
 
@@ -91,15 +112,15 @@ def train_config(sampler: Sampler, steps: int) -> Train:
     )
 
 
-def one_run(root: Path, name: str, seed: int, steps: int, pool_size: int) -> None:
+def one_run(root: Path, world: str, name: str, seed: int, steps: int, pool_size: int) -> None:
     """Train with one sampler, and evaluate as it goes; the curve is written to `root`."""
     torch.set_num_threads(1)
     policy = load_policy(BUILTIN_DIRECTORY, device=torch.device("cpu"), dtype=torch.float32, trainable=True)
-    pool = chains(pool_size, seed=1)
-    held_out = [p for p in chains(HELD_OUT, seed=2) if p.prompt_id not in {q.prompt_id for q in pool}]
+    pool = chains(world, pool_size, seed=1)
+    held_out = [p for p in chains(world, HELD_OUT, seed=2) if p.prompt_id not in {q.prompt_id for q in pool}]
     by_id = {prompt.prompt_id: prompt for prompt in pool}
     engine = make_engine("transformers", policy)
-    params = SamplingParams.of(GENERATION, K)
+    params, answers = (SamplingParams.of(generation(world), n) for n in (K, ANSWERS))
     train = train_config(SAMPLERS[name], steps)
     directory = root / f"{name.replace(', ', '-')}-{seed}"
     curve: list[dict[str, float]] = []
@@ -110,20 +131,22 @@ def one_run(root: Path, name: str, seed: int, steps: int, pool_size: int) -> Non
             return roll_out(policy, engine, grader.grade, [by_id[i] for i in prompt_ids], params, seed * 10**6 + number)
 
         trainer = Trainer(
-            backend=make_backend(train, Trained(policy), GENERATION.temperature, Ranks()),
+            backend=make_backend(train, Trained(policy), 1.0, Ranks()),
             policy_id=policy_id_of(BUILTIN_DIRECTORY),
             reference=None,
             sampler=make_sampler(train.sampler, list(by_id), history_of(root), seed, group_size=K),
             roll_out=roll,
             config=train,
-            max_tokens=GENERATION.max_tokens,
+            max_tokens=WORLDS[world].max_tokens,
             directory=directory,
         )
 
         def measure() -> None:
             nonlocal measuring
             started = time.process_time()
-            rollout = roll_out(policy, engine, grader.grade, held_out, SamplingParams.of(GENERATION, ANSWERS), seed=99)
+            rollout = roll_out(
+                policy, engine, grader.grade, held_out, SamplingParams.of(generation(world), ANSWERS), seed=99
+            )
             right = [g.n_correct / len(g.trajectories) for g in rollout.groups]
             seconds = started - began - measuring
             curve.append({"step": trainer.step, "accuracy": statistics.fmean(right), "seconds": seconds})
@@ -149,7 +172,7 @@ def history_of(root: Path) -> list[Observation]:
     return [Observation(*row) for row in json.loads((root / "history.json").read_text())]
 
 
-def collect_history(root: Path, pool_size: int) -> None:
+def collect_history(root: Path, world: str, pool_size: int) -> None:
     """What the warehouse knows of the pool before a stage: K rollouts a prompt of the policy that it starts from."""
     if (root / "history.json").exists():
         return
@@ -157,19 +180,24 @@ def collect_history(root: Path, pool_size: int) -> None:
     engine: Engine = make_engine("transformers", policy)
     with Grader() as grader:
         rollout = roll_out(
-            policy, engine, grader.grade, chains(pool_size, seed=1), SamplingParams.of(GENERATION, K), seed=7
+            policy,
+            engine,
+            grader.grade,
+            chains(world, pool_size, seed=1),
+            SamplingParams.of(generation(world), K),
+            seed=7,
         )
     rows = [[g.prompt_id, len(g.graded), g.n_correct] for g in rollout.groups]
     (root / "history.json").write_text(json.dumps(rows))
 
 
-def run_all(root: Path, seeds: int, steps: int, pool_size: int, samplers: Sequence[str]) -> None:
+def run_all(root: Path, world: str, seeds: int, steps: int, pool_size: int, samplers: Sequence[str]) -> None:
     root.mkdir(parents=True, exist_ok=True)
-    collect_history(root, pool_size)
+    collect_history(root, world, pool_size)
     print("offline outcomes:", Counter(o.outcome for o in history_of(root)), flush=True)
     waiting = [
         # A step of uniform takes fewer rollouts, so it gets more of them.
-        [name, str(seed), str(2 * steps if name == "uniform" else steps)]
+        [name, str(seed), str(3 * steps // 2 if name == "uniform" else steps)]
         for seed in range(seeds)
         for name in samplers
         if not (root / f"{name.replace(', ', '-')}-{seed}.json").exists()
@@ -179,7 +207,7 @@ def run_all(root: Path, seeds: int, steps: int, pool_size: int, samplers: Sequen
     while waiting or running:
         while waiting and len(running) < (os.cpu_count() or 1):
             job = waiting.pop(0)
-            command = [sys.executable, __file__, "one", str(root), *job, str(pool_size)]
+            command = [sys.executable, __file__, "one", str(root), world, *job, str(pool_size)]
             running.append((job, subprocess.Popen(command, env=environment)))
         for job, process in list(running):
             if process.poll() is not None:
@@ -201,7 +229,7 @@ def mean_and_error(values: Sequence[float]) -> str:
     return f"{statistics.fmean(values):,.{digits}f} ± {error:,.{digits}f}"
 
 
-def table(root: Path) -> None:
+def table(root: Path, world: str) -> None:
     runs: dict[str, list[dict[str, Any]]] = {
         name: [json.loads(f.read_text()) for f in sorted(root.glob(f"{name.replace(', ', '-')}-?.json"))]
         for name in SAMPLERS
@@ -241,7 +269,8 @@ def table(root: Path) -> None:
             mean_and_error([100 * a for a in row["final accuracy"]]),
         )
     Console(width=150).print(f"target accuracy {target:.4f}", shown)
-    RESULTS.write_text(json.dumps({"target accuracy": target, "samplers": summary}, indent=2) + "\n")
+    path = RESULTS / f"samplers-{world}.json"
+    path.write_text(json.dumps({"target accuracy": target, "samplers": summary}, indent=2) + "\n")
 
 
 def main() -> None:
@@ -249,23 +278,27 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run")
     run.add_argument("root", type=Path)
+    run.add_argument("--world", choices=WORLDS, default="extreme")
     run.add_argument("--seeds", type=int, default=5)
     run.add_argument("--steps", type=int, default=40)
     run.add_argument("--pool", type=int, default=2000)
     run.add_argument("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS))
-    commands.add_parser("table").add_argument("root", type=Path)
+    of = commands.add_parser("table")
+    of.add_argument("root", type=Path)
+    of.add_argument("--world", choices=WORLDS, default="extreme")
     one = commands.add_parser("one")
     one.add_argument("root", type=Path)
-    one.add_argument("name")
+    one.add_argument("world", choices=WORLDS)
+    one.add_argument("name", choices=SAMPLERS)
     for number in ("seed", "steps", "pool"):
         one.add_argument(number, type=int)
     arguments = parser.parse_args()
     if arguments.command == "one":
-        one_run(arguments.root, arguments.name, arguments.seed, arguments.steps, arguments.pool)
+        one_run(arguments.root, arguments.world, arguments.name, arguments.seed, arguments.steps, arguments.pool)
         return
     if arguments.command == "run":
-        run_all(arguments.root, arguments.seeds, arguments.steps, arguments.pool, arguments.samplers)
-    table(arguments.root)
+        run_all(arguments.root, arguments.world, arguments.seeds, arguments.steps, arguments.pool, arguments.samplers)
+    table(arguments.root, arguments.world)
 
 
 if __name__ == "__main__":
