@@ -144,9 +144,7 @@ def one_run(root: Path, world: str, name: str, seed: int, steps: int, pool_size:
         def measure() -> None:
             nonlocal measuring
             started = time.process_time()
-            rollout = roll_out(
-                policy, engine, grader.grade, held_out, SamplingParams.of(generation(world), ANSWERS), seed=99
-            )
+            rollout = roll_out(policy, engine, grader.grade, held_out, answers, seed=99)
             right = [g.n_correct / len(g.trajectories) for g in rollout.groups]
             seconds = started - began - measuring
             curve.append({"step": trainer.step, "accuracy": statistics.fmean(right), "seconds": seconds})
