@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from pipeline_lib.grpo.job import TrainJob, read_result, write_job
 from pipeline_lib.grpo.records import finished_steps, read_step_records
+from pipeline_lib.grpo.worker import ERROR
 from pipeline_lib.sampling import Observation
 from pipeline_lib.tracking import Trackers
 from pipeline_lib.tracking.names import metrics_of
@@ -136,9 +137,11 @@ class TrainStage(Step):
                 elif running:
                     time.sleep(POLL_SECONDS)
         if worker.returncode != 0:
+            error = directory / ERROR
+            ending = error.read_text() if error.exists() else f"it ends with:\n{log_tail(log_path)}"
             raise StepFailed(
                 f"{self.label}: the training process ended with exit code {worker.returncode} after step {carried}; "
-                f"its log is {log_path} and ends with:\n{log_tail(log_path)}"
+                f"its log is {log_path}; {ending}"
             )
 
     @staticmethod

@@ -21,8 +21,8 @@ class LossBase(Section):
     """Overlong masking: completions cut off at max_tokens have no loss and leave the denominators; their rewards
     stay in their group's mean and std."""
     max_importance_ratio: float | None = Field(default=None, gt=0)
-    """C of the truncated importance correction: the loss is weighed by min(policy / sampler, C), and clipping starts
-    from the policy itself. None takes policy / sampler for the clipped ratio."""
+    """C of the truncated importance correction: the loss is weighed by min(policy / sampler, C) (gspo: of the
+    completion's geometric mean) and nothing is clipped, since a batch has one update. None clips policy / sampler."""
 
 
 class GrpoLoss(LossBase):
@@ -61,8 +61,8 @@ class Lora(Section):
     rank: int = Field(default=16, gt=0)
     alpha: int = Field(default=32, gt=0)
     """The adapters' output is multiplied by alpha / rank."""
-    target_modules: str | list[str] = "all-linear"
-    """Names of the layers that get adapters, as peft takes them."""
+    target_modules: Literal["all-linear"] | Annotated[list[str], Field(min_length=1)] = "all-linear"
+    """Names of the layers that get adapters, such as [q_proj, v_proj]; all-linear is all but the head."""
 
 
 class TorchBackend(Section):
@@ -114,7 +114,8 @@ class Train(Section):
     lora: Lora | None = None
     loss: Loss = DapoLoss()
     stage_kl_limit: float | None = Field(default=None, gt=0)
-    """KL(policy ‖ the stage's starting policy), nats a token, above which the stage ends before its last step."""
+    """KL(policy ‖ the stage's starting policy), nats a token, above which the stage ends before its last step.
+    It is measured on each step's groups, before the step's update."""
     max_nonfinite_steps: int = Field(default=0, ge=0)
     """Steps of a stage that may be skipped because their loss or gradient is not finite; one more ends the run."""
     backend: Backend = TorchBackend()

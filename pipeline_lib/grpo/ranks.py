@@ -37,9 +37,8 @@ class Ranks:
 
 
 def join_ranks(device: torch.device) -> Ranks:
-    """Meet the other processes that torch.distributed.run has started; alone without it."""
-    size = int(os.environ.get("WORLD_SIZE", "1"))
-    if size == 1:
+    """Meet the other processes that torch.distributed.run has started beside this one."""
+    if os.environ["WORLD_SIZE"] == "1":
         return Ranks()
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
-    return Ranks(dist.get_rank(), size)
+    return Ranks(dist.get_rank(), dist.get_world_size())

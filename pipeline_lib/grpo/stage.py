@@ -34,14 +34,14 @@ from pipeline_lib.sampling import make_sampler
 from pipeline_lib.sampling.priors import make_prior
 
 
-def run_job(directory: Path, before_step: Callable[[], None]) -> TrainResult:
+def run_job(directory: Path, before_step: Callable[[], None], *, launched: bool = False) -> TrainResult:
     """Train the stage in `directory` to its end and save the policy under its id.
 
-    Every process of several calls it; the first one writes.
+    Every process that was `launched` by torch.distributed.run calls it; the first one writes.
     """
     job, prompts, history = read_job(directory)
-    device = _own_device(job)
-    ranks = join_ranks(device)
+    device = _own_device(job, int(os.environ["LOCAL_RANK"]) if launched else 0)
+    ranks = join_ranks(device) if launched else Ranks()
     trained = _load_trained(job, device)
     backend = make_backend(job.train, trained, job.generation.temperature, ranks)
     by_id = {prompt.prompt_id: prompt for prompt in prompts}
@@ -80,27 +80,32 @@ def run_job(directory: Path, before_step: Callable[[], None]) -> TrainResult:
     return ranks.from_first(result if ranks.first else None)  # type: ignore[return-value]
 
 
-def _own_device(job: TrainJob) -> torch.device:
+def _own_device(job: TrainJob, number: int) -> torch.device:
     device = resolve_device(job.device)
     if device.type != "cuda":
         return device
-    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    return torch.device("cuda", torch.cuda.current_device())
+    if number >= torch.cuda.device_count():
+        raise ValueError(
+            f"train.backend.processes={job.train.backend.processes}: each needs a GPU of its own, and there are "
+            f"{torch.cuda.device_count()}; lower it"
+        )
+    torch.cuda.set_device(number)
+    return torch.device("cuda", number)
 
 
 def _load_trained(job: TrainJob, device: torch.device) -> Trained:
-    dtype = getattr(torch, job.dtype)
-    if job.train.lora is None:
-        return Trained(load_policy(job.policy_path, device=device, dtype=dtype, trainable=True))
-    policy = load_policy(job.policy_path, device=device, dtype=dtype)
-    return Trained(policy, add_adapters(policy, job.train.lora, job.seed))
+    # Float32 beside adapters as well: what they learn would be lost in merging them into rounder weights.
+    policy = load_policy(job.policy_path, device=device, dtype=getattr(torch, job.dtype), trainable=True)
+    return Trained(policy, None if job.train.lora is None else add_adapters(policy, job.train.lora, job.seed))
 
 
 def _reference(job: TrainJob, trained: Trained, device: torch.device) -> Reference:
     """Log-probs under the policy that the stage began with: the adapters' base, or a frozen copy."""
     temperature = job.generation.temperature
     if trained.adapters is None:
-        frozen = load_policy(job.policy_path, device=device, dtype=getattr(torch, job.dtype))
+        # As the policy itself is loaded, so that both say the same before the first step.
+        frozen = load_policy(job.policy_path, device=device, dtype=getattr(torch, job.dtype), trainable=True)
+        frozen.model.requires_grad_(False)
 
         @torch.no_grad()
         def of_frozen(batch: TokenBatch) -> torch.Tensor:

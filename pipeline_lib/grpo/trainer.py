@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,8 +21,12 @@ from pipeline_lib.records import RolloutGroup, Trajectory
 from pipeline_lib.sampling import PromptSampler, RoundSizer
 
 MAX_EMPTY_STEPS = 2
-"""Steps in a row without a group that has signal, after which nothing is left to learn. A sampler that keeps every
-prompt has to have gone through the whole pool meanwhile."""
+"""Steps in a row that nothing could be trained on, after which nothing is left to learn, if the sampler has decided on
+the whole pool meanwhile; or, where nothing could be graded, after which the verifier is taken for broken."""
+
+
+class NothingGraded(RuntimeError):
+    """No completion of several steps in a row could be graded."""
 
 
 class Trainer:
@@ -55,7 +60,8 @@ class Trainer:
         self._step = 0
         self._num_tokens = 0
         self._empty_steps = 0
-        self._last_fruitful_epoch = 0
+        self._decided_since_fruitful: set[str] = set()
+        self._ungraded_steps = 0
         self._non_finite_steps = 0
         self._ended_early: str | None = None
         self._best: tuple[int, float] | None = None
@@ -73,7 +79,7 @@ class Trainer:
         """Run to the last step, or until nothing is left to learn or the policy has moved far enough.
 
         Returns why it ended early, else None. Raises NonFiniteUpdate when more steps than the config allows were not
-        finite.
+        finite, and NothingGraded.
         """
         self._resume()
         while self._step < self._config.steps and self._ended_early is None:
@@ -87,10 +93,13 @@ class Trainer:
         return self._ended_early
 
     def take_best(self) -> int:
-        """Give the back end the parameters of the best validated step; returns that step."""
-        assert self._best is not None
-        if self._best[0] != self._step:
-            load_checkpoint(checkpoint_path(self._checkpoints, self._best[0]), self._backend)
+        """Give the back end the parameters of the best validated step; returns that step.
+
+        It is the last one where no validation prompt could ever be graded.
+        """
+        if self._best is None or self._best[0] == self._step:
+            return self._step
+        load_checkpoint(checkpoint_path(self._checkpoints, self._best[0]), self._backend)
         return self._best[0]
 
     @property
@@ -114,10 +123,7 @@ class Trainer:
         self._carried = batch.carried
         self._step = step
         self._num_tokens += 0 if update is None else update.num_tokens
-        if any(group.has_signal for group in batch.groups):
-            self._empty_steps, self._last_fruitful_epoch = 0, self._sampler.epoch
-        else:
-            self._empty_steps += 1
+        self._count(batch, update)
         now = time.perf_counter()
         row = step_row(batch, update) | {
             "learning_rate": learning_rate,
@@ -135,6 +141,17 @@ class Trainer:
             write_step_records(self._directory / "records", step, row, batch, self._policy_id)
         return ended_early
 
+    def _count(self, batch: StepBatch, update: UpdateMetrics | None) -> None:
+        """Steps since something was learned; one in which nothing could be graded says nothing of that."""
+        self._decided_since_fruitful.update(d.prompt_id for d in batch.decisions)
+        if any(g.has_signal for g in batch.groups) and (update is None or update.num_tokens > 0):
+            self._empty_steps = self._ungraded_steps = 0
+            self._decided_since_fruitful.clear()
+        elif batch.rolled_out and not any(g.graded for g in batch.rolled_out):
+            self._ungraded_steps += 1
+        else:
+            self._empty_steps, self._ungraded_steps = self._empty_steps + 1, 0
+
     def _look(self, *, last: bool) -> float | None:
         """Mean pass rate of the validation prompts, where it is time for it."""
         validation = self._config.validation
@@ -146,14 +163,19 @@ class Trainer:
         return accuracy
 
     def _why_it_ends(self, step: int, batch: StepBatch, update: UpdateMetrics | None) -> str | None:
-        whole_pool_seen = self._sampler.drops_zero_variance or self._sampler.epoch >= self._last_fruitful_epoch + 2
-        if self._empty_steps >= MAX_EMPTY_STEPS and whole_pool_seen:
-            return _nothing_left(step, batch)
+        if self._ungraded_steps >= MAX_EMPTY_STEPS:
+            raise NothingGraded(
+                f"none of the {sum(len(g.trajectories) for g in batch.rolled_out)} completions of step {step} could be "
+                "graded, nor any of the step before: see verifier_status in records/; once the verifier works, the "
+                "stage goes on from its last checkpoint"
+            )
+        if self._empty_steps >= MAX_EMPTY_STEPS and len(self._decided_since_fruitful) == self._sampler.pool_size:
+            return _nothing_left(step, batch, 0 if update is None else update.n_masked)
         limit = self._config.stage_kl_limit
         if limit is not None and update is not None and update.kl is not None and update.kl > limit:
             return (
-                f"stopped at step {step} of {self._config.steps}: the policy is {update.kl:.3g} nats a token from the "
-                f"stage's start, beyond stage_kl_limit {limit:g}"
+                f"stopped at step {step} of {self._config.steps}: before its update the policy was {update.kl:.3g} "
+                f"nats a token from the stage's start, beyond stage_kl_limit {limit:g}"
             )
         return None
 
@@ -184,13 +206,17 @@ class Trainer:
             "carried": [[_as_dict(t) for t in group.trajectories] for group in self._carried],
             "num_tokens": self._num_tokens,
             "empty_steps": self._empty_steps,
-            "last_fruitful_epoch": self._last_fruitful_epoch,
+            "decided_since_fruitful": sorted(self._decided_since_fruitful),
+            "ungraded_steps": self._ungraded_steps,
             "non_finite_steps": self._non_finite_steps,
             "ended_early": self._ended_early,
             "best": self._best,
         }
 
     def _resume(self) -> None:
+        if self._backend.ranks.first:
+            for unfinished in self._checkpoints.glob(".*.tmp"):  # left by a kill
+                shutil.rmtree(unfinished)
         checkpoints = complete_checkpoints(self._checkpoints)
         if not checkpoints:
             return
@@ -200,17 +226,20 @@ class Trainer:
         self._carried = [_group_of(rows) for rows in state["carried"]]
         self._step, self._num_tokens = state["step"], state["num_tokens"]
         self._empty_steps, self._non_finite_steps = state["empty_steps"], state["non_finite_steps"]
-        self._last_fruitful_epoch = state["last_fruitful_epoch"]
+        self._decided_since_fruitful = set(state["decided_since_fruitful"])
+        self._ungraded_steps = state["ungraded_steps"]
         self._ended_early, self._best = state["ended_early"], state["best"]
 
 
-def _nothing_left(step: int, batch: StepBatch) -> str:
+def _nothing_left(step: int, batch: StepBatch, n_masked: int) -> str:
     outcomes = [g.outcome for g in batch.rolled_out]
     skipped = sum(not d.keep for d in batch.decisions)
-    ungraded = f", {n} could not be graded" if (n := outcomes.count("ungraded")) else ""
+    rest = f", {n} could not be graded" if (n := outcomes.count("ungraded")) else ""
+    rest += f", and {n_masked} completions were cut off at max_tokens and masked" if n_masked else ""
     return (
         f"nothing left to learn at step {step}: of {len(batch.decisions)} prompts {skipped} were skipped, "
-        f"{outcomes.count('all_right')} were all right, {outcomes.count('all_wrong')} all wrong{ungraded}, none mixed"
+        f"{outcomes.count('all_right')} were all right, {outcomes.count('all_wrong')} all wrong, "
+        f"{outcomes.count('mixed') or 'none'} mixed{rest}"
     )
 
 

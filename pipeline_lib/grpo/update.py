@@ -14,7 +14,6 @@ from pipeline_lib.grpo.backends.base import Backend, NonFiniteGradient
 from pipeline_lib.grpo.loss import BatchSize, policy_loss, token_weights
 from pipeline_lib.grpo.token_sums import TokenSums, merged
 from pipeline_lib.policy import TokenBatch, collate, micro_batches
-from pipeline_lib.policy.checkpointing import checkpointing
 from pipeline_lib.policy.logprobs import EntropyKind
 from pipeline_lib.records import RolloutGroup, Trajectory
 
@@ -88,7 +87,7 @@ def update_policy(
 
     sums = TokenSums()
     entropy: EntropyKind = "gradient" if loss.entropy_coefficient else "value"
-    with checkpointing(backend.trained.policy.model, config.gradient_checkpointing, reentrant=False):
+    with backend.checkpointing(config.gradient_checkpointing):
         for number, (micro, reference_logprobs_BT) in enumerate(zip(own, reference_logprobs, strict=True), start=1):
             tokens, mask_BT = micro.tokens, micro.tokens.completion_mask_BT
             with backend.micro_batch(last=number == len(own)):

@@ -14,10 +14,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pipeline_lib.config import Backend
 
 ABANDONED = "the process that launched this worker is gone; stopping before the next step"
 
+
+LAUNCHED = "--launched"
+"""Argument of the processes that torch.distributed.run starts. Its own variables may be left from somebody else's."""
+
+ERROR = "error.txt"
+"""What ended the worker, in the stage's directory."""
 
 ON_THIS_MACHINE = ["--nnodes=1", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1"]
 """Of torch.distributed.run: any free port of the loopback."""
@@ -26,24 +37,40 @@ ON_THIS_MACHINE = ["--nnodes=1", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0
 def main() -> None:
     launcher = os.getppid()  # before the import, which takes seconds: the launcher may die meanwhile
     directory = Path(sys.argv[1])
-    if "RANK" in os.environ:
-        _train(directory, launcher)
+    if sys.argv[2:] == [LAUNCHED]:
+        _train(directory, launcher, launched=True)
         return
     with (directory / "worker.lock").open("w") as lock:
         # A worker whose launcher was killed may still be in its last step here.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        processes = _processes(directory)
-        if processes == 1:
-            _train(directory, launcher)
-        else:
-            _launch(directory, launcher, processes)
+        (directory / ERROR).unlink(missing_ok=True)
+        backend = _backend(directory)
+        if backend.type == "torch" and backend.processes == 1:
+            _train(directory, launcher, launched=False)
+        else:  # DeepSpeed wants a launcher for one process too
+            _launch(directory, launcher, backend.processes)
 
 
-def _train(directory: Path, launcher: int) -> None:
+def _train(directory: Path, launcher: int, *, launched: bool) -> None:
     # Verifier processes import this module again; they have no use for torch.
     from pipeline_lib.grpo.stage import run_job
 
-    run_job(directory, _stop_if_abandoned(launcher))
+    with ExitStack() as held:
+        if launched and os.environ["RANK"] == "0":
+            # Ranks may outlive a killed launcher for a step.
+            lock = held.enter_context((directory / "rank.lock").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            run_job(directory, _stop_if_abandoned(launcher), launched=launched)
+        except Exception as error:
+            _tell(directory, f"{type(error).__name__}: {error}")
+            raise
+
+
+def _tell(directory: Path, error: str) -> None:
+    """Leave the first error of all processes where the launching step finds it: others follow from it."""
+    with suppress(FileExistsError), (directory / ERROR).open("x") as file:
+        file.write(error)
 
 
 def _stop_if_abandoned(launcher: int) -> Callable[[], None]:
@@ -54,10 +81,10 @@ def _stop_if_abandoned(launcher: int) -> Callable[[], None]:
     return check
 
 
-def _processes(directory: Path) -> int:
+def _backend(directory: Path) -> Backend:
     from pipeline_lib.grpo.job import TrainJob
 
-    return TrainJob.model_validate_json((directory / "job.json").read_text()).train.backend.processes
+    return TrainJob.model_validate_json((directory / "job.json").read_text()).train.backend
 
 
 def _launch(directory: Path, launcher: int, processes: int) -> None:
@@ -71,7 +98,9 @@ def _launch(directory: Path, launcher: int, processes: int) -> None:
         os.kill(os.getpid(), signal.SIGTERM)  # which the launcher hands on to its ranks
 
     threading.Thread(target=end_if_abandoned, daemon=True).start()
-    torchrun([*ON_THIS_MACHINE, f"--nproc-per-node={processes}", "-m", "pipeline_lib.grpo.worker", str(directory)])
+    torchrun(
+        [*ON_THIS_MACHINE, f"--nproc-per-node={processes}", "-m", "pipeline_lib.grpo.worker", str(directory), LAUNCHED]
+    )
 
 
 if __name__ == "__main__":

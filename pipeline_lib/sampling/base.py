@@ -78,6 +78,10 @@ class PromptSampler(ABC):
         self._last_step: dict[str, float] = {"revivals": 0.0}
 
     @property
+    def pool_size(self) -> int:
+        return len(self._pool)
+
+    @property
     def epoch(self) -> int:
         """Epochs completed."""
         return self._epoch

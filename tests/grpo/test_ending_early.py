@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from grpo_cases import parameters, scripted, tiny_policy, torch_training
 
 from pipeline_lib.config import (
+    DapoLoss,
     DynamicSampler,
     GresoSampler,
+    Loss,
     PosteriorSampler,
     Ramp,
     Refill,
@@ -22,8 +26,9 @@ from pipeline_lib.config import (
     VarianceSigmoidSampler,
 )
 from pipeline_lib.grpo.records import finished_steps
-from pipeline_lib.grpo.trainer import Trainer
+from pipeline_lib.grpo.trainer import NothingGraded, Trainer
 from pipeline_lib.policy import Policy
+from pipeline_lib.rollout import Rollout
 from pipeline_lib.sampling import Observation, make_sampler
 
 MIXED, RIGHT, WRONG, UNGRADED = [1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [None, None]
@@ -40,6 +45,7 @@ def trainer_of(
     pool: int = 12,
     steps: int = 30,
     policy: Policy | None = None,
+    loss: Loss | None = None,
 ) -> Trainer:
     config = Train(
         sampler=sampler,
@@ -47,6 +53,7 @@ def trainer_of(
         prompts_per_step=4,
         group_size=2,
         refill=Refill(max_rounds=2, min_prompts=1),
+        loss=loss or DapoLoss(),
         checkpoint_every=100,
     )
     return Trainer(
@@ -61,7 +68,7 @@ def trainer_of(
     )
 
 
-@pytest.mark.parametrize("rewards", [RIGHT, WRONG, UNGRADED], ids=["right", "wrong", "ungraded"])
+@pytest.mark.parametrize("rewards", [RIGHT, WRONG], ids=["right", "wrong"])
 @every_that_refills
 def test_without_signal_it_ends_at_the_second_step_and_says_why(sampler: Any, rewards: list, tmp_path: Path) -> None:
     trainer = trainer_of(tmp_path, sampler, lambda p, call: rewards)
@@ -89,11 +96,45 @@ def test_a_pool_smaller_than_a_batch_trains_on_to_the_last_step(sampler: Any, tm
 def test_uniform_goes_through_the_whole_pool_before_it_ends_and_changes_nothing_without_signal(tmp_path: Path) -> None:
     policy = tiny_policy()
     before = parameters(policy)
-    trainer = trainer_of(tmp_path, UniformSampler(), lambda p, call: UNGRADED if call % 2 else WRONG, policy=policy)
+    trainer = trainer_of(tmp_path, UniformSampler(), lambda p, call: UNGRADED if p == "p00" else WRONG, policy=policy)
     ended_early = trainer.train(lambda: None)
-    assert ended_early is not None and "nothing left to learn at step 6" in ended_early  # 12 prompts, 4 a step, twice
-    assert "4 could not be graded" in ended_early
+    assert ended_early is not None and "nothing left to learn at step 3" in ended_early  # 12 prompts, 4 a step
     assert torch.equal(parameters(policy), before)
+
+
+@pytest.mark.parametrize("sampler", [UniformSampler(), *SELECTIVE], ids=lambda sampler: sampler.type)
+def test_a_verifier_that_grades_nothing_stops_the_stage_instead_of_ending_it(sampler: Any, tmp_path: Path) -> None:
+    trainer = trainer_of(tmp_path, sampler, lambda p, call: MIXED if call < 2 else UNGRADED)
+    with pytest.raises(NothingGraded, match="once the verifier works, the stage goes on"):
+        trainer.train(lambda: None)
+    assert trainer.step <= 5
+
+
+@every_that_refills
+def test_a_large_pool_is_seen_whole_before_nothing_is_left(sampler: Any, tmp_path: Path) -> None:
+    """One prompt of many has signal: some steps find none, which is no reason to end."""
+    trainer = trainer_of(tmp_path, sampler, lambda p, call: MIXED if p == "p117" else WRONG, pool=120, steps=40)
+    ended_early = trainer.train(lambda: None)
+    files = sorted((tmp_path / "records").glob("*/sampler_decisions.parquet"))
+    decided = [pq.read_table(file).to_pylist() for file in files]
+    fruitful = [n for n, rows in enumerate(decided) if any(row["prompt_id"] == "p117" and row["keep"] for row in rows)]
+    since = {row["prompt_id"] for rows in decided[fruitful[-1] + 1 if fruitful else 0 :] for row in rows}
+    assert ended_early is None or len(since) == 120
+
+
+def test_a_batch_that_is_masked_whole_ends_the_stage_and_says_why(tmp_path: Path) -> None:
+    def cut_off(prompt_ids: Sequence[str], number: int) -> Rollout:
+        rollout = scripted(lambda p, call: MIXED)(prompt_ids, number)
+        groups = [
+            replace(g, trajectories=tuple(replace(t, finish_reason="length") for t in g.trajectories))
+            for g in rollout.groups
+        ]
+        return replace(rollout, groups=groups)
+
+    trainer = trainer_of(tmp_path, DynamicSampler(), lambda p, call: MIXED, loss=DapoLoss(mask_truncated=True))
+    trainer._roll_out = cut_off
+    ended_early = trainer.train(lambda: None)
+    assert ended_early is not None and "8 completions were cut off at max_tokens and masked" in ended_early
 
 
 def test_uniform_goes_on_while_any_prompt_of_the_pool_has_signal(tmp_path: Path) -> None:

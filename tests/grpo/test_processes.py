@@ -18,10 +18,12 @@ from pipeline_lib.config import Backend, DapoLoss, DeepSpeedBackend, Lora, Torch
 from pipeline_lib.grpo.checkpoint import complete_checkpoints
 from pipeline_lib.grpo.job import read_result
 from pipeline_lib.grpo.records import finished_steps
+from pipeline_lib.grpo.worker import ERROR
 from pipeline_lib.policy import load_policy
 from pipeline_lib.rollout import read_groups
 
 BACKENDS: dict[str, tuple[Backend, Lora | None]] = {
+    "zero 1, alone": (DeepSpeedBackend(zero_stage=1), None),
     "torch": (TorchBackend(processes=2), None),
     "torch, adapters": (TorchBackend(processes=2), Lora(rank=2)),
     "zero 2": (DeepSpeedBackend(processes=2, zero_stage=2), None),
@@ -89,6 +91,14 @@ def children(pid: int) -> list[int]:
 def ranks_of(worker: int) -> list[int]:
     """The training processes below a worker, not its verifiers' nor the launcher's helpers."""
     return [pid for pid in children(worker) if b"pipeline_lib.grpo.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+@pytest.mark.slow
+def test_what_a_process_said_before_it_ended_is_told(tmp_path: Path) -> None:
+    train = Train(backend=TorchBackend(processes=2), lora=Lora(target_modules=["nothing"]))
+    directory = write_training_job(tmp_path / "stage", train, chain_prompts(9))
+    assert start(directory).wait(PATIENCE) != 0
+    assert "nothing" in (directory / ERROR).read_text() and "ValueError" in (directory / ERROR).read_text()
 
 
 @needs_proc

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from pipeline_lib.config import Train
 from pipeline_lib.grpo.backends import make_backend
 from pipeline_lib.grpo.checkpoint import load_checkpoint, save_checkpoint
 from pipeline_lib.grpo.lora import add_adapters
-from pipeline_lib.grpo.ranks import join_ranks
+from pipeline_lib.grpo.ranks import Ranks, join_ranks
 from pipeline_lib.grpo.trained import Trained
 from pipeline_lib.grpo.update import update_policy
 
@@ -27,7 +28,7 @@ REWARDS = [[1.0, 0.0, 0.0], [0.3, 1.0, 0.3, 0.9], [1.0, 1.0], [0.0, 0.0, 1.0], [
 
 def main() -> None:
     output, train = Path(sys.argv[1]), Train.model_validate_json(sys.argv[2])
-    ranks = join_ranks(CPU)
+    ranks = join_ranks(CPU) if "RANK" in os.environ else Ranks()
     behaviour, policy = tiny_policy(seed=1), tiny_policy(seed=1)
     trained = Trained(policy, None if train.lora is None else add_adapters(policy, train.lora, seed=3))
     backend = make_backend(train, trained, TEMPERATURE, ranks)

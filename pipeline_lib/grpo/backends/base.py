@@ -25,6 +25,10 @@ class Backend(Protocol):
     trained: Trained
     """Whole on every process and up to date: rollouts are sampled from its policy."""
 
+    def checkpointing(self, wanted: bool) -> AbstractContextManager[None]:
+        """Around an update: whether blocks are run again in the backward pass."""
+        ...
+
     def logprobs(self, batch: TokenBatch, entropy: EntropyKind) -> TokenLogprobs:
         """Differentiable log-probs of this process's micro-batch."""
         ...

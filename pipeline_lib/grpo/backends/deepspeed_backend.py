@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from pipeline_lib.grpo.backends.torch_backend import make_optimizer
 from pipeline_lib.grpo.ranks import Ranks
 from pipeline_lib.grpo.trained import Trained
 from pipeline_lib.policy import TokenBatch
+from pipeline_lib.policy.checkpointing import checkpointing
 from pipeline_lib.policy.logprobs import EntropyKind, TokenLogprobs
 
 TAG = "deepspeed"
@@ -45,7 +46,7 @@ class DeepSpeedTraining:
         self._stage = train.backend.zero_stage
         self.ranks = ranks
         self.trained = _copy_of(trained) if self._stage == 3 else trained
-        self._sharded = trained.parameters()
+        self._model, self._sharded = trained.policy.model, trained.parameters()
         if not torch.distributed.is_initialized():
             deepspeed.init_distributed(dist_backend="nccl" if trained.policy.device.type == "cuda" else "gloo")
         self._engine, _, _, _ = deepspeed.initialize(
@@ -58,6 +59,10 @@ class DeepSpeedTraining:
                 "gradient_clipping": train.max_grad_norm if self._stage > 0 else 0.0,
             },
         )
+
+    def checkpointing(self, wanted: bool) -> AbstractContextManager[None]:
+        # Stage 3 gathers parameters in hooks, which fire in the second pass of the reentrant kind alone.
+        return checkpointing(self._model, wanted, reentrant=self._stage == 3)
 
     @contextmanager
     def micro_batch(self, *, last: bool) -> Iterator[None]:

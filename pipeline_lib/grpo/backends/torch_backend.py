@@ -13,6 +13,7 @@ from pipeline_lib.grpo.backends.base import LogprobModule, NonFiniteGradient
 from pipeline_lib.grpo.ranks import Ranks
 from pipeline_lib.grpo.trained import Trained
 from pipeline_lib.policy import Policy, TokenBatch
+from pipeline_lib.policy.checkpointing import checkpointing
 from pipeline_lib.policy.logprobs import EntropyKind, TokenLogprobs
 
 
@@ -28,6 +29,9 @@ class TorchTraining:
         module = LogprobModule(trained.policy, temperature)
         self._several = DistributedDataParallel(module) if ranks.size > 1 else None
         self._module: torch.nn.Module = self._several or module
+
+    def checkpointing(self, wanted: bool) -> AbstractContextManager[None]:
+        return checkpointing(self.trained.policy.model, wanted, reentrant=False)
 
     def logprobs(self, batch: TokenBatch, entropy: EntropyKind) -> TokenLogprobs:
         return TokenLogprobs(*self._module(batch, entropy))
