@@ -103,6 +103,10 @@ class Step(ABC):
         """Files that a completed step should have left and that are gone."""
         return []
 
+    def left_over(self) -> str:
+        """What an attempt that did not end has left to go on from, in words; empty where there is nothing."""
+        return ""
+
 
 class Workshop:
     """Where a step works: the warehouse, its own fingerprint, and the world that watches."""
@@ -196,6 +200,7 @@ def _started_row(step: Step, warehouse: Warehouse) -> pa.Table:
         "fingerprint": step.fingerprint,
         "name": step.name,
         "status": "running",
+        "contract": step.contract,
         "settings": json.dumps(step.settings()),
         "inputs": json.dumps(step.inputs()),
         "outputs": None,
