@@ -8,10 +8,10 @@ import pyarrow as pa
 from rich.console import Console
 
 from flows.commands.tables import rich_table
-from flows.planning import plan_run
+from flows.planning import State, plan_run
 from pipeline_lib.config import RunConfig
 
-ENDINGS = {
+ENDINGS: dict[State, str] = {
     "complete": "recorded complete",
     "running": "being worked on by another process",
     "goes on": "to be gone on with",
