@@ -157,6 +157,18 @@ def first_pending(run: RunConfig) -> Step | None:
     return None
 
 
+def places(run: RunConfig) -> list[tuple[int, str]]:
+    """(stage, name) of every step of the run, in order. They depend on the config alone."""
+    found: list[tuple[int, str]] = []
+
+    def note(step: Step) -> Done:
+        found.append((step.stage, step.name))
+        return Done("", {}, cached=False)
+
+    finish(run, *walk(run, note, stages=run.stages), note)
+    return found
+
+
 def _recollect(
     run: RunConfig, stage: int, prepared: Prepared, policy: Done, again: list[Recollected], do: Do
 ) -> Recollected:

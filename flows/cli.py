@@ -1,4 +1,4 @@
-"""The command line: rlsift run | status | ingest | sql | report.
+"""The command line: rlsift run | plan | status | ingest | sql | report.
 
 Prefect and torch are imported only by the commands that need them: `status` and `sql` answer at once.
 """
@@ -67,15 +67,31 @@ def run(
     with _errors_in_words():
         settings = load_config(config, overrides, root)
         if dry_run:
-            from flows.commands.plan import print_plan
+            from flows.commands.dry_run import print_dry_run
 
-            print_plan(console, settings)
+            print_dry_run(console, settings)
             return
         from flows.commands.run import run_curriculum
 
         # Ended by SIGTERM as by Ctrl-C: the step is marked, the training process ended.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         run_curriculum(settings, console, messages)
+
+
+@app.command(epilog="Example: rlsift plan configs/demo.yaml --set train.learning_rate=1e-4")
+def plan(
+    config: Annotated[Path, typer.Argument(help="YAML file of the run.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a key, as key.path=value."),
+    ] = None,
+    root: Annotated[Path | None, typer.Option("--root", help="Use this root, not the config's.")] = None,
+) -> None:
+    """Show which steps of a run are recorded complete, which would run, and why. Nothing is written."""
+    with _errors_in_words():
+        from flows.commands.plan import print_plan
+
+        print_plan(console, load_config(config, overrides, root))
 
 
 @app.command(epilog="Example: rlsift status demo")

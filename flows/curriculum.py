@@ -8,7 +8,7 @@ from flows.chain import finish, look_up, prepare, walk
 from flows.runs import record_run
 from flows.stage import curriculum_stage
 from pipeline_lib.config import RunConfig
-from tasks.step import perform_as_task
+from tasks.prefect_task import perform_as_task
 
 
 @flow(name="curriculum", flow_run_name="{config.name}")

@@ -6,7 +6,7 @@ from prefect import flow
 
 from flows.chain import look_up_or_perform, run_stage, walk
 from pipeline_lib.config import RunConfig
-from tasks.step import perform_as_task
+from tasks.prefect_task import perform_as_task
 
 
 @flow(name="stage", flow_run_name="{config.name} · stage {stage}/{config.stages}")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
-import torch
 
-from pipeline_lib.influence.drift import Drift, drift_table, measure_drift
-from pipeline_lib.policy import Policy, load_policy, resolve_device
 from pipeline_lib.records import Prompt
-from pipeline_lib.rollout import read_groups, read_prompt_ids
 from tasks.rollouts import RolloutStep
 from tasks.step import Done, Step, Work, Workshop, fingerprints
+
+if TYPE_CHECKING:
+    from pipeline_lib.influence.drift import Drift
+    from pipeline_lib.policy import Policy
 
 STALE = "SELECT prompt_id FROM rollout_drift WHERE fingerprint = $1 AND split = $2 AND stale"
 
@@ -44,6 +44,11 @@ class MeasureDrift(Step):
         return inputs | fingerprints("rollouts_train", self.rollouts_train)
 
     def work(self, at: Workshop) -> Work:
+        import torch
+
+        from pipeline_lib.influence.drift import drift_table
+        from pipeline_lib.policy import load_policy, resolve_device
+
         n_shards = sum(len(done.outputs["shards"]) for done in (*self.rollouts_train, *self.rollouts_validation))
         at.reporter.start(self.label, n_shards, "shards")
         policy = load_policy(
@@ -62,6 +67,9 @@ class MeasureDrift(Step):
         return Work({"n_measured": len(train) + len(validation), **stale}, {"rollout_drift": pa.concat_tables(tables)})
 
     def _drifts(self, policy: Policy, rollouts: Sequence[Done], at: Workshop) -> dict[str, Drift]:
+        from pipeline_lib.influence.drift import measure_drift
+        from pipeline_lib.rollout import read_groups, read_prompt_ids
+
         drifts: dict[str, Drift] = {}
         newer: set[str] = set()
         for done in reversed(rollouts):

@@ -12,8 +12,6 @@ import pyarrow as pa
 from safetensors import safe_open
 
 from pipeline_lib.config import BuiltinPolicy, GgufPolicy, PolicySource, PretrainedPolicy
-from pipeline_lib.policy import policy_id_of
-from pipeline_lib.policy.materialise import BUILTIN_DIRECTORY, materialise_policy
 from tasks.step import Step, Work, Workshop
 
 
@@ -30,6 +28,9 @@ class ImportPolicy(Step):
         return {}
 
     def work(self, at: Workshop) -> Work:
+        from pipeline_lib.policy import policy_id_of
+        from pipeline_lib.policy.materialise import materialise_policy
+
         at.reporter.start(self.label, None, "")
         path = materialise_policy(self.run.policy, self.root)
         policy_id = policy_id_of(path)
@@ -44,8 +45,8 @@ class ImportPolicy(Step):
 def _weight_files(source: PolicySource) -> list[Path]:
     """The files that the policy is read from, where they are known without looking it up."""
     match source:
-        case BuiltinPolicy():
-            return sorted(BUILTIN_DIRECTORY.glob("*.safetensors"))
+        case BuiltinPolicy(directory=directory):
+            return sorted(directory.glob("*.safetensors"))
         case PretrainedPolicy(path=path):
             return sorted(Path(path).glob("*.safetensors"))
         case GgufPolicy(path=path):

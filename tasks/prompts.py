@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
-
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pipeline_lib.config import PromptSource
-from pipeline_lib.policy import encode_messages
 from pipeline_lib.prompts.ingest import IngestResult, Reject, ingest
 from pipeline_lib.prompts.sources import source_identity
 from tasks.prompt_rows import SetKey, ingest_tables
 from tasks.step import Done, Step, Work, Workshop
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class IngestPrompts(Step):
         return {"policy": self.policy.outputs["policy_id"]}  # its tokenizer says which prompts are too long
 
     def work(self, at: Workshop) -> Work:
+        from transformers import AutoTokenizer
+
         prompts = self.run.prompts
         tokenizer = AutoTokenizer.from_pretrained(self.policy.outputs["path"])
         at.reporter.start(self.label, None, "")
@@ -76,6 +78,8 @@ def _counts(result: IngestResult) -> dict[str, Any]:
 def _without_overlong(
     result: IngestResult, name: str, tokenizer: PreTrainedTokenizerBase, max_tokens: int
 ) -> IngestResult:
+    from pipeline_lib.policy import encode_messages
+
     lengths = {i: len(encode_messages(tokenizer, p.messages)) for i, p in result.prompts.items()}
     overlong = {i: n for i, n in lengths.items() if n > max_tokens}
     if len(overlong) == len(lengths):

@@ -5,27 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
-import torch
 
 from pipeline_lib.parquet import is_readable
-from pipeline_lib.policy import load_policy, resolve_device
 from pipeline_lib.records import Prompt, RolloutGroup
-from pipeline_lib.rewards.grader import Grader
-from pipeline_lib.rollout import (
-    SamplingParams,
-    groups_from_table,
-    groups_to_table,
-    make_engine,
-    roll_out,
-    rollout_stats,
-)
-from pipeline_lib.rollout.stats import Phase
 from tasks.prompt_rows import load_prompts
 from tasks.step import Done, Step, Work, Workshop
 from warehouse.lake import read_shard, verify_shard, write_shard
+
+if TYPE_CHECKING:
+    from pipeline_lib.rollout.stats import Phase
 
 
 @dataclass(frozen=True)
@@ -59,6 +50,10 @@ class RolloutStep(Step):
     def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
         return [path for path in outputs["shards"] if not is_readable(self.root / path)]
 
+    def left_over(self) -> str:
+        n = len(list((self.root / self._shard_path(self.fingerprint, 0)).parent.glob("shard-*.parquet")))
+        return f"{n} finished shard{'s' if n > 1 else ''}" if n else ""
+
     def work(self, at: Workshop) -> Work:
         return Work({"shards": self.roll_out_all(at)})
 
@@ -72,6 +67,12 @@ class RolloutStep(Step):
         at.reporter.start(self.label, len(prompts), "prompts", done=n_finished)
         missing = [i for i in range(len(shards)) if i not in finished]
         if missing:
+            import torch
+
+            from pipeline_lib.policy import load_policy, resolve_device
+            from pipeline_lib.rewards.grader import Grader
+            from pipeline_lib.rollout import SamplingParams, make_engine, roll_out
+
             policy = load_policy(
                 self.policy.outputs["path"],
                 device=resolve_device(self.run.device),
@@ -96,6 +97,8 @@ class RolloutStep(Step):
         return {r["shard_index"] for r in rows if verify_shard(self.root / r["path"], r["sha256"])}
 
     def _record_shard(self, at: Workshop, index: int, groups: Sequence[RolloutGroup]) -> None:
+        from pipeline_lib.rollout import groups_to_table, rollout_stats
+
         path = self._shard_path(at.fingerprint, index)
         metadata = {
             "fingerprint": at.fingerprint,
@@ -150,4 +153,6 @@ class CollectValidation(RolloutStep):
 
 def load_groups(root: Path, rollouts: Done) -> list[RolloutGroup]:
     """All groups that a rollout step left in the lake."""
+    from pipeline_lib.rollout import groups_from_table
+
     return [g for path in rollouts.outputs["shards"] for g in groups_from_table(read_shard(root / path))]

@@ -8,31 +8,22 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline_lib.config import Cascade, ExactInfluence, InfluenceSelection
-from pipeline_lib.influence.cascade import survivors
-from pipeline_lib.influence.drift import Drift, drift_table
-from pipeline_lib.influence.job import LakeKind, ScoreJob
-from pipeline_lib.influence.scores import InfluenceScores, scores_from_products
-from pipeline_lib.influence.shards import (
-    cheap_pass,
-    direction_norms,
-    halves_products,
-    n_done,
-    pool_products,
-    validation_drifts,
-)
-from pipeline_lib.influence.stability import split_half
 from pipeline_lib.parquet import is_readable
 from pipeline_lib.selection.diagnosis import DIAGNOSIS_SCHEMA
 from pipeline_lib.selection.top_alpha import number_kept
 from tasks.prompt_rows import set_members
-from tasks.scoring import score_all
 from tasks.step import Done, Step, Work, Workshop, fingerprints
+
+if TYPE_CHECKING:
+    from pipeline_lib.influence.drift import Drift
+    from pipeline_lib.influence.job import ScoreJob
+    from pipeline_lib.influence.scores import InfluenceScores
 
 POOL = """
     SELECT prompt_id, outcome, has_signal FROM rollout_stats WHERE list_contains($1, fingerprint)
@@ -84,11 +75,19 @@ class Score(Step):
     def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
         return [path for path in outputs["lake"] if not is_readable(self.root / path)]
 
+    def left_over(self) -> str:
+        n = len(list((self.root / "lake" / "scores" / self.fingerprint).glob("*.parquet")))
+        return f"{n} finished part{'s' if n > 1 else ''} of its scores" if n else ""
+
     @property
     def _cascade(self) -> Cascade | None:
         return self.run.influence.cascade if isinstance(self.run.influence, ExactInfluence) else None
 
     def work(self, at: Workshop) -> Work:
+        from pipeline_lib.influence.cascade import survivors
+        from pipeline_lib.influence.drift import drift_table
+        from pipeline_lib.influence.shards import cheap_pass, n_done, validation_drifts
+
         pool = at.warehouse.query(POOL, [[done.fingerprint for done in self.rollouts_train]])
         with_signal = pool.filter(pool["has_signal"])["prompt_id"].to_pylist()
         held_out = at.warehouse.query(POOL, [[done.fingerprint for done in self.rollouts_validation]])
@@ -138,6 +137,8 @@ class Score(Step):
         )
 
     def _job(self, fingerprint: str, with_signal: Sequence[str], members: Mapping[str, list[str]]) -> ScoreJob:
+        from pipeline_lib.influence.job import ScoreJob
+
         directory = self.root / "lake" / "scores" / fingerprint
         directory.mkdir(parents=True, exist_ok=True)
         return ScoreJob(
@@ -161,6 +162,10 @@ class Score(Step):
 
     def _score(self, job: ScoreJob, at: Workshop) -> tuple[InfluenceScores, dict[str, Drift]]:
         """One pass over the pool, and how far each prompt that was run has drifted."""
+        from pipeline_lib.influence.scores import scores_from_products
+        from pipeline_lib.influence.shards import direction_norms, pool_products
+        from tasks.scoring import score_all
+
         score_all(job, self.run.influence.workers, self.label, at.reporter)
         products, drifts = pool_products(job)
         return scores_from_products(products, list(job.validation), direction_norms(job)), drifts
@@ -180,6 +185,8 @@ class Score(Step):
         return n_stale
 
     def _lake_files(self, fingerprint: str) -> Iterator[Path]:
+        from pipeline_lib.influence.job import LakeKind
+
         for kind in get_args(LakeKind):
             yield from (self.root / "lake" / kind / fingerprint).glob("*.parquet")
 
@@ -192,6 +199,10 @@ def _ranks_id(table: pa.Table) -> str:
 
 def _stability(job: ScoreJob) -> pa.Table:
     """How far the two halves of each prompt's trajectories agree, by validation set."""
+    from pipeline_lib.influence.scores import scores_from_products
+    from pipeline_lib.influence.shards import direction_norms, halves_products
+    from pipeline_lib.influence.stability import split_half
+
     rows: list[dict[str, Any]] = []
     if job.split_half:
         norms = direction_norms(job)

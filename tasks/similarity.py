@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pipeline_lib.policy import resolve_device
-from pipeline_lib.similarity import similarities
 from tasks.prompt_rows import load_prompts, set_members
 from tasks.step import Done, Step, Work, Workshop
 
@@ -29,6 +27,9 @@ class Similarity(Step):
         return {"ingest": self.ingest.fingerprint}
 
     def work(self, at: Workshop) -> Work:
+        from pipeline_lib.policy import resolve_device
+        from pipeline_lib.similarity import similarities
+
         at.reporter.start(self.label, None, "")
         pool = load_prompts(at.warehouse, self.ingest, "train")
         held_out = {prompt.prompt_id: prompt for prompt in load_prompts(at.warehouse, self.ingest, "validation")}

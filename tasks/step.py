@@ -1,13 +1,15 @@
 """Re-entry, once for all steps: what is recorded complete is not run again, what is not goes on.
 
 A step's fingerprint is a hash of its name, its own settings, the fingerprints or ids of what it reads, and
-the contract version of its code. The warehouse is the memory; Prefect only shows what happens.
+the contract version of its code. The warehouse is the memory; Prefect only shows what happens, and is not imported
+here, so that it costs nothing to ask what is recorded.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,14 +21,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-from prefect.exceptions import TerminationSignal
-from prefect.runtime import flow_run, task_run
-from prefect.states import Completed, State
 
 from pipeline_lib.config import RunConfig
 from tasks.errors import StepFailed
+from tasks.locks import lock_path
 from tasks.progress import Reporter, get_reporter
 from warehouse import Warehouse, WarehouseError
 from warehouse.files import exclusive_lock
@@ -105,6 +103,10 @@ class Step(ABC):
         """Files that a completed step should have left and that are gone."""
         return []
 
+    def left_over(self) -> str:
+        """What an attempt that did not end has left to go on from, in words; empty where there is nothing."""
+        return ""
+
 
 class Workshop:
     """Where a step works: the warehouse, its own fingerprint, and the world that watches."""
@@ -168,26 +170,9 @@ def perform(step: Step) -> Done:
         return Done(step.fingerprint, work.outputs, cached=False)
 
 
-def perform_as_task(step: Step) -> Done:
-    """`perform` as a Prefect task that bears the step's name."""
-    state = _task.with_options(name=step.name)(step, return_state=True)
-    done = state.result()
-    assert isinstance(done, Done)
-    return done
-
-
-@task(cache_policy=NO_CACHE, persist_result=False, task_run_name="{step.label}")
-def _task(step: Step) -> Done | State[Done]:
-    """A step found complete ends in the state named Cached."""
-    done = perform(step)
-    if done.cached:
-        return Completed(name="Cached", data=done, message=f"{step.label}: found complete in the warehouse")
-    return done
-
-
 @contextmanager
 def _alone(step: Step, reporter: Reporter) -> Iterator[None]:
-    path = step.root / "locks" / step.fingerprint
+    path = lock_path(step.root, step.fingerprint)
     path.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as held:
         try:
@@ -209,18 +194,20 @@ def _run_steps_row(step: Step) -> pa.Table:
 
 
 def _started_row(step: Step, warehouse: Warehouse) -> pa.Table:
+    flow_run_id, task_run_id = _prefect_run_ids()
     attempts = warehouse.query("SELECT attempts FROM steps WHERE fingerprint = $1", [step.fingerprint])
     row = {
         "fingerprint": step.fingerprint,
         "name": step.name,
         "status": "running",
+        "contract": step.contract,
         "settings": json.dumps(step.settings()),
         "inputs": json.dumps(step.inputs()),
         "outputs": None,
         "error": None,
         "attempts": 1 + (attempts["attempts"][0].as_py() if attempts.num_rows else 0),
-        "flow_run_id": flow_run.id,
-        "task_run_id": task_run.id,
+        "flow_run_id": flow_run_id,
+        "task_run_id": task_run_id,
         "started_at": datetime.now(UTC),
         "finished_at": None,
     }
@@ -238,7 +225,16 @@ def _ended_row(step: Step, status: str, *, outputs: dict[str, Any] | None = None
     return pa.Table.from_pylist([row])
 
 
+def _prefect_run_ids() -> tuple[str | None, str | None]:
+    """Of the flow run and the task run that this happens in. Where nobody has imported Prefect there are none."""
+    if "prefect" not in sys.modules:
+        return None, None
+    from prefect.runtime import flow_run, task_run
+
+    return flow_run.id, task_run.id
+
+
 def _in_words(error: BaseException) -> str:
-    if isinstance(error, KeyboardInterrupt | TerminationSignal):
+    if not isinstance(error, Exception):  # Ctrl-C, or Prefect's TerminationSignal
         return "interrupted"
     return f"{type(error).__name__}: {error}"

@@ -10,10 +10,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from pipeline_lib.grpo.job import TrainJob, read_result, write_job
-from pipeline_lib.grpo.records import finished_steps, read_step_records
 from pipeline_lib.grpo.worker import ERROR
-from pipeline_lib.sampling import Observation
 from pipeline_lib.tracking import Trackers
 from pipeline_lib.tracking.names import metrics_of
 from tasks.errors import StepFailed
@@ -68,8 +65,19 @@ class TrainStage(Step):
     def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
         return [] if Path(outputs["path"]).exists() else [outputs["path"]]
 
+    def left_over(self) -> str:
+        steps = [int(path.name.removeprefix("step-")) for path in (self._directory / "checkpoints").glob("step-*")]
+        return f"the checkpoint of step {max(steps)}" if steps else ""
+
+    @property
+    def _directory(self) -> Path:
+        return self.root / "stages" / self.run.name / f"{self.stage}-{self.fingerprint}"
+
     def work(self, at: Workshop) -> Work:
-        directory = self.root / "stages" / self.run.name / f"{self.stage}-{at.fingerprint}"
+        from pipeline_lib.grpo.job import read_result
+        from pipeline_lib.grpo.records import finished_steps
+
+        directory = self._directory
         directory.mkdir(parents=True, exist_ok=True)
         result = read_result(directory)
         with open_trackers(self.run, self.stage, at.fingerprint, at) as trackers:
@@ -99,6 +107,9 @@ class TrainStage(Step):
         return Work(outputs, {"policies": row})
 
     def _prepare(self, directory: Path, at: Workshop) -> None:
+        from pipeline_lib.grpo.job import TrainJob, write_job
+        from pipeline_lib.sampling import Observation
+
         selected = at.warehouse.query(SELECTED, [self.selection.fingerprint])["prompt_id"].to_pylist()
         chosen = set(selected)
         prompts = [p for p in load_prompts(at.warehouse, self.ingest, "train") if p.prompt_id in chosen]
@@ -119,6 +130,8 @@ class TrainStage(Step):
 
     def _train(self, directory: Path, at: Workshop, trackers: Trackers) -> None:
         """Launch the worker, carry its records over as they come, and see it end."""
+        from pipeline_lib.grpo.records import finished_steps
+
         log_path = directory / "worker.log"
         finished = finished_steps(directory / "records")
         carried = max(finished, default=0)
@@ -147,6 +160,8 @@ class TrainStage(Step):
     @staticmethod
     def _carry_records(directory: Path, at: Workshop, trackers: Trackers, steps: list[int]) -> dict[str, Any]:
         """Bring the records of `steps` to warehouse and trackers; returns the last one's row of train_steps."""
+        from pipeline_lib.grpo.records import read_step_records
+
         by_step = [read_step_records(directory / "records", step) for step in steps]
         tables = {
             name: pa.concat_tables([records[name] for records in by_step], promote_options="permissive")

@@ -22,3 +22,11 @@ def test_status_and_sql_need_neither_prefect_nor_torch() -> None:
         "heavy = {'prefect', 'torch', 'transformers'} & set(sys.modules); assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, env=os.environ)
+
+
+def test_what_is_recorded_is_asked_without_prefect_and_torch() -> None:
+    code = (
+        "import sys, flows.commands.plan, flows.runs; "
+        "heavy = {'prefect', 'torch', 'transformers'} & set(sys.modules); assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, env=os.environ)

@@ -40,9 +40,20 @@ def exclusive_lock(path: Path, *, timeout_seconds: float) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_UN)
 
 
-def _try_lock(descriptor: int) -> bool:
+def holder(path: Path) -> str | None:
+    """The id of the process that holds the `exclusive_lock` on `path`; None when nobody does.
+
+    For an instant it shares the free lock: whoever wants it meanwhile tries again.
+    """
+    if not path.exists():
+        return None
+    with open(path) as file:
+        return None if _try_lock(file.fileno(), fcntl.LOCK_SH) else file.read()
+
+
+def _try_lock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

@@ -69,6 +69,9 @@ CREATE TABLE IF NOT EXISTS steps (
     finished_at TIMESTAMPTZ
 );
 
+-- Of the code that last worked on it; NULL where that did not say.
+ALTER TABLE steps ADD COLUMN IF NOT EXISTS contract INTEGER;
+
 -- Which step a run takes at each stage. Stage 0 is before any training.
 CREATE TABLE IF NOT EXISTS run_steps (
     run_id VARCHAR NOT NULL,

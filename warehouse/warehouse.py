@@ -7,7 +7,7 @@ is lock -> connect -> one transaction -> close -> release, and users' SQL reads 
 import hashlib
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,12 @@ SCHEMA_VERSION = 1
 HERE = Path(__file__).parent
 DEFINITION = (HERE / "schema.sql").read_text() + (HERE / "views.sql").read_text()
 DEFINITION_SHA256 = hashlib.sha256(DEFINITION.encode()).hexdigest()
+KEEP_RUN_STEPS = """
+    DELETE FROM run_steps
+    WHERE run_id = $run_id AND NOT list_contains(
+        list_zip($stages::INTEGER[], $names::VARCHAR[]), struct_pack(stage := stage, name := name)
+    )
+"""
 NAMED_QUERIES = {path.stem: path.read_text() for path in sorted((HERE / "queries").glob("*.sql"))}
 
 Connection = duckdb.DuckDBPyConnection
@@ -50,6 +56,17 @@ class Warehouse:
             connection.begin()
             for name, table in tables.items():
                 _insert(connection, name, table, fingerprint)
+            connection.commit()
+
+    def keep_run_steps(self, run_id: str, steps: Collection[tuple[int, str]]) -> None:
+        """Of the steps that the run is said to take, keep those at the given (stage, name): it takes no others now.
+
+        Only what the run uses is forgotten; the steps themselves, and every row that they wrote, stay.
+        """
+        stages, names = [stage for stage, _ in steps], [name for _, name in steps]
+        with self._lock(), self._open() as connection:
+            connection.begin()
+            connection.execute(KEEP_RUN_STEPS, {"run_id": run_id, "stages": stages, "names": names})
             connection.commit()
 
     def query(self, sql: str, parameters: Parameters | None = None) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 from rich.console import Console
@@ -31,7 +32,8 @@ def run_curriculum(config: RunConfig, console: Console, messages: Console) -> No
 
 def _run(config: RunConfig, server: LocalServer, messages: Console) -> None:
     server.start()
-    # The imports below take as long as the server's start: both at once.
+    # The imports below take as long as the server's start: both at once. The steps import torch only when they work.
+    import_module("pipeline_lib.policy.materialise")
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
     from flows.curriculum import curriculum

@@ -5,32 +5,53 @@ from __future__ import annotations
 from rich.console import Console
 
 from flows.commands.tables import rich_table
+from tasks.locks import interrupted_steps
 from warehouse import Warehouse, WarehouseError
 
 RUNS = """
-    SELECT run_id, status, stages,
-           (SELECT count(*) FROM run_progress p WHERE p.run_id = r.run_id AND p.status = 'completed') AS steps_done,
+    WITH progress AS (
+        SELECT run_id, count_if(status = 'completed') AS steps_done,
+               bool_or(status = 'running' AND list_contains($interrupted::VARCHAR[], fingerprint)) AS interrupted,
+               bool_or(status = 'running' AND NOT list_contains($interrupted::VARCHAR[], fingerprint)) AS worked_on
+        FROM run_progress GROUP BY ALL
+    )
+    SELECT run_id, CASE WHEN status = 'running' AND interrupted AND NOT worked_on THEN 'interrupted' ELSE status END
+               AS status,
+           stages, coalesce(steps_done, 0) AS steps_done,
            strftime(created_at, '%Y-%m-%d %H:%M') AS created, strftime(updated_at, '%Y-%m-%d %H:%M') AS updated
-    FROM runs r ORDER BY created_at
+    FROM runs LEFT JOIN progress USING (run_id) ORDER BY created_at
 """
 STEPS = """
-    SELECT stage, name AS step, status,
-           round(epoch(coalesce(finished_at, now()) - started_at), 1) AS seconds, attempts, fingerprint, error
-    FROM run_progress WHERE run_id = $1 ORDER BY started_at
+    SELECT stage, name AS step,
+           CASE WHEN gone THEN 'interrupted' ELSE status END AS status,
+           CASE WHEN NOT gone THEN round(epoch(coalesce(finished_at, now()) - started_at), 1) END AS seconds,
+           attempts, fingerprint, error
+    FROM (
+        SELECT *, status = 'running' AND list_contains($interrupted::VARCHAR[], fingerprint) AS gone
+        FROM run_progress WHERE run_id = $run_id
+    ) ORDER BY started_at
 """
+INTERRUPTED = (
+    "interrupted: the process that worked on it is gone, and `rlsift run` goes on from there. In SQL, where "
+    "processes are not seen, its status is still running."
+)
 
 
 def print_status(console: Console, warehouse: Warehouse, run_id: str | None) -> None:
     """All runs, or the steps of one."""
+    interrupted = interrupted_steps(warehouse)
     if run_id is None:
-        console.print(rich_table(warehouse.snapshot_query(RUNS)))
-        return
-    run_id = the_run(warehouse, run_id)
-    steps = warehouse.snapshot_query(STEPS, [run_id])
-    errors = [row for row in steps.to_pylist() if row["error"]]
-    console.print(rich_table(steps.drop_columns(["error"]), title=f"Run {run_id}"))
-    for row in errors:
-        console.print(f"stage {row['stage']} · {row['step']} failed: {row['error']}", markup=False)
+        shown = warehouse.snapshot_query(RUNS, {"interrupted": interrupted})
+        console.print(rich_table(shown))
+    else:
+        run_id = the_run(warehouse, run_id)
+        shown = warehouse.snapshot_query(STEPS, {"interrupted": interrupted, "run_id": run_id})
+        console.print(rich_table(shown.drop_columns(["error"]), title=f"Run {run_id}"))
+        for row in shown.to_pylist():
+            if row["error"]:
+                console.print(f"stage {row['stage']} · {row['step']} failed: {row['error']}", markup=False)
+    if "interrupted" in shown["status"].to_pylist():
+        console.print(INTERRUPTED, markup=False, highlight=False)
 
 
 def the_run(warehouse: Warehouse, run_id: str | None) -> str:

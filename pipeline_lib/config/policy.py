@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -13,6 +14,10 @@ class BuiltinPolicy(Section):
     """The small character-level policy that ships with rlsift."""
 
     type: Literal["builtin"] = "builtin"
+
+    @property
+    def directory(self) -> Path:
+        return Path(__file__).parents[1] / "policy" / "builtin"
 
 
 class PretrainedPolicy(Section):

@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 from pipeline_lib.atomic import new_directory
 from pipeline_lib.config import BuiltinPolicy, ConfigError, GgufPolicy, PolicySource, PretrainedPolicy
 
-BUILTIN_DIRECTORY = Path(__file__).parent / "builtin"
+BUILTIN_DIRECTORY = BuiltinPolicy().directory
 
 HUB_FILES = ["*.safetensors", "*.json", "*.jinja", "*.model", "*.txt"]
 

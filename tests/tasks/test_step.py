@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -241,67 +235,3 @@ def test_readers_see_a_step_as_soon_as_it_begins_and_as_soon_as_it_ends(step: Fi
     watched = Watched(step.run, 1, output=step.output)
     perform(watched)
     assert row_of(watched)["status"] == "completed"
-
-
-# --- other processes ------------------------------------------------------------------------------------
-
-SCRIPT = """
-import logging, sys
-from pathlib import Path
-from step_cases import FileStep, run_config
-from tasks.step import perform
-logging.basicConfig(level=logging.INFO, format="%(message)s")
-root, output, seconds = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
-done = perform(FileStep(run_config(root), 1, output=output, seconds=seconds))
-print("cached" if done.cached else "worked", flush=True)
-"""
-
-
-def in_another_process(step: FileStep, seconds: float) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(step.root), str(step.output), str(seconds)],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def wait_for_the_first_attempt(step: FileStep, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 60
-    while not attempts_of(step):
-        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
-        time.sleep(0.02)
-
-
-def test_one_process_works_and_the_other_waits_and_finds_it_done(
-    step: FileStep, caplog: pytest.LogCaptureFixture
-) -> None:
-    worker = in_another_process(step, seconds=2.0)
-    wait_for_the_first_attempt(step, worker)
-    with caplog.at_level(logging.INFO, logger="rlsift"):
-        done = perform(step)
-    assert done.cached
-    assert worker.communicate(timeout=60)[0] == "worked\n"
-    assert len(attempts_of(step)) == 1
-    waiting = f"stage 1/2 · file step is being worked on by process {worker.pid}; waiting for it to end."
-    assert waiting in caplog.messages
-
-
-@pytest.mark.slow
-def test_two_processes_that_start_together_do_the_work_once(step: FileStep) -> None:
-    both = [in_another_process(step, seconds=1.0) for _ in range(2)]
-    answers = sorted(process.communicate(timeout=60)[0] for process in both)
-    assert answers == ["cached\n", "worked\n"]
-    assert len(attempts_of(step)) == 1
-
-
-def test_a_step_whose_process_was_killed_is_done_again(step: FileStep) -> None:
-    process = in_another_process(step, seconds=60.0)
-    wait_for_the_first_attempt(step, process)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert row_of(step)["status"] == "running"
-    assert not perform(step).cached
-    row = row_of(step)
-    assert (row["status"], row["attempts"]) == ("completed", 2)
