@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 # Kill -9 included: Linux sends SIGTERM (15) by PR_SET_PDEATHSIG (1). The setting survives the exec that follows.
@@ -45,6 +46,10 @@ class Child:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
+    def children(self) -> list[int]:
+        """Ids of the processes that it started and that go on; none where there is no /proc to tell."""
+        return [pid for pid, parent in _parents() if parent == self._process.pid]
+
     def terminate(self) -> None:
         self._process.terminate()
 
@@ -58,3 +63,13 @@ class Child:
 
     def log_tail(self) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-10:])
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    """Every process that is not a zombie, and its parent."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            # The name of the program, in brackets, may hold anything.
+            state, parent, *_ = stat.read_text().rpartition(")")[2].split()
+            if state != "Z":
+                yield int(stat.parent.name), int(parent)

@@ -36,18 +36,19 @@ FOR_ONE_RUN = OFFLINE | {
 }
 START_SECONDS = 300.0
 STOP_SECONDS = 10.0
-SERVER = ["-m", "uvicorn", "--factory", "prefect.server.api.server:create_app", "--log-level", "warning"]
+SERVER = ["-m", "uvicorn", "--factory", "--log-level", "warning"]
+APP = "prefect.server.api.server:create_app"
 
 
 class Server(Child):
     """A Prefect server at a port of loopback, its database and log in `home`."""
 
-    def __init__(self, home: Path, port: int, env: Mapping[str, str]) -> None:
+    def __init__(self, home: Path, port: int, env: Mapping[str, str], *, app: str = APP) -> None:
         self.url = f"http://127.0.0.1:{port}"
         self.settings = {"PREFECT_HOME": str(home), "PREFECT_API_URL": f"{self.url}/api"}
         super().__init__(
             "the server",
-            [*SERVER, "--host", "127.0.0.1", "--port", str(port)],
+            [*SERVER, app, "--host", "127.0.0.1", "--port", str(port)],
             log=home / "server.log",
             env=self.settings | dict(env),
         )

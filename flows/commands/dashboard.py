@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -113,13 +113,25 @@ def _stop(server: Server, workers: list[Child], console: Console) -> None:
         return
     with get_client(sync_client=True) as client:
         runs = runs_at_work(client)
+        _end_flow_runs(workers)
         for worker in workers:
             worker.terminate()
         for worker in workers:
             worker.wait(STOP_SECONDS)
         for run in runs:
             console.print(f"  {run.name} was {run.state_name}; it is stopped, and Retry on its page goes on with it.")
-        mark_stopped(client, runs_at_work(client))
+        mark_stopped(client, runs)
+
+
+def _end_flow_runs(workers: list[Child]) -> None:
+    """Before the workers, which would kill them with -9: so each ends its training process and records its step."""
+    for worker in workers:
+        for pid in worker.children():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_SECONDS
+    while any(worker.children() for worker in workers) and time.monotonic() < deadline:
+        time.sleep(0.1)
 
 
 def _address_of_the_first(home: Path) -> str:

@@ -24,7 +24,7 @@ def make_server(home: Path, port: int) -> Server:
         # By default it is written into the installed package, which need not be ours to write.
         "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(home / "pages"),
     }
-    return Server(home, port, OFFLINE | pages)
+    return Server(home, port, OFFLINE | pages, app="flows.dashboard.app:create_app")
 
 
 def make_workers(home: Path, settings: dict[str, str]) -> list[Child]:

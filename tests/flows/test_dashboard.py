@@ -17,7 +17,16 @@ pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks at processes through /proc"),
 ]
-BEFORE_TRAINING = ["policy", "ingest", "rollouts train", "rollouts validation", "evaluate", "score", "select"]
+BEFORE_TRAINING = [
+    "policy",
+    "ingest",
+    "rollouts train",
+    "rollouts validation",
+    "evaluate",
+    "score",
+    "select",
+    "diagnose",
+]
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +100,7 @@ def test_a_failed_stage_is_retried_and_the_finished_steps_are_cached(dashboard: 
     dashboard.root.joinpath("stages").write_text("in the way of the training stage's directory")
     run = dashboard.create_run("curriculum", tiny_parameters(dashboard.root))
     dashboard.wait_for(run, "Failed")
+    wait_until(lambda: ("train", "Failed") in dashboard.task_states(), "row of the failed task")
     dashboard.root.joinpath("stages").unlink()
     before = len(dashboard.task_states())
     answer = dashboard.ask(f"/flow_runs/{run}/set_state", RETRY)
