@@ -59,19 +59,30 @@ class StageDone:
     evaluation: Done
 
 
-def prepare(run: RunConfig, do: Do) -> Prepared:
+def begin(run: RunConfig, do: Do) -> tuple[Done, Done]:
+    """The initial policy and the prompts, which every later step reads."""
     policy = do(ImportPolicy(run, 0))
-    ingest = do(IngestPrompts(run, 0, policy=policy))
+    return policy, do(IngestPrompts(run, 0, policy=policy))
+
+
+def collect(run: RunConfig, policy: Done, ingest: Done, do: Do) -> tuple[Done, Done | None]:
+    """The offline rollouts of the pool, and of the validation sets where influence is asked for."""
+    train = do(CollectTrain(run, 0, ingest=ingest, policy=policy))
+    return train, do(CollectValidation(run, 0, ingest=ingest, policy=policy)) if _uses_influence(run) else None
+
+
+def prepare(run: RunConfig, do: Do) -> Prepared:
+    policy, ingest = begin(run, do)
     embedding_model = run.diagnosis.embedding_model
+    # Before the rollouts, so that a model that cannot be loaded is told of before anything is spent.
+    similarity = do(Similarity(run, 0, ingest=ingest, model=embedding_model)) if embedding_model else None
+    rollouts_train, rollouts_validation = collect(run, policy, ingest, do)
     return Prepared(
         policy=policy,
         ingest=ingest,
-        # Before the rollouts, so that a model that cannot be loaded is told of before anything is spent.
-        similarity=do(Similarity(run, 0, ingest=ingest, model=embedding_model)) if embedding_model else None,
-        rollouts_train=do(CollectTrain(run, 0, ingest=ingest, policy=policy)),
-        rollouts_validation=(
-            do(CollectValidation(run, 0, ingest=ingest, policy=policy)) if _uses_influence(run) else None
-        ),
+        similarity=similarity,
+        rollouts_train=rollouts_train,
+        rollouts_validation=rollouts_validation,
         evaluation=do(Evaluate(run, 0, ingest=ingest, policy=policy)),
     )
 

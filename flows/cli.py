@@ -1,10 +1,11 @@
-"""The command line: rlsift run | plan | status | ingest | sql | report.
+"""The command line: rlsift run | dashboard | plan | status | ingest | sql | report.
 
 Prefect and torch are imported only by the commands that need them: `status` and `sql` answer at once.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -146,6 +147,20 @@ def report(
 
         warehouse = Warehouse(find_root(root))
         console.print(str(write_report(warehouse, the_run(warehouse, run_id))), soft_wrap=True)
+
+
+@app.command(epilog="Example: rlsift dashboard --root runs --port 4200")
+def dashboard(
+    root: Annotated[
+        Path | None, typer.Option("--root", help="Directory of its data. Default: $RLSIFT_ROOT, else ./runs.")
+    ] = None,
+    port: Annotated[int | None, typer.Option("--port", min=1, max=65535, help="Default: a free one.")] = None,
+) -> None:
+    """Serve Prefect's dashboard on this machine, with workers: start, schedule and retry runs in the browser."""
+    with _errors_in_words():
+        from flows.commands.dashboard import serve_dashboard
+
+        serve_dashboard((root or Path(os.environ.get("RLSIFT_ROOT", "runs"))).absolute(), port, console)
 
 
 @contextmanager

@@ -1,24 +1,28 @@
-"""Prefect for a run from the shell: a server of its own on loopback, started early, quiet, never calling home.
-
-Where PREFECT_API_URL names a server, that one is used and nothing is started.
-"""
+"""Prefect servers of our own: on loopback, started early, quiet, never calling home."""
 
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import socket
-import subprocess
-import sys
 import time
 import urllib.request
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
+from flows.child_process import Child
 from tasks.errors import StepFailed
+from warehouse import WarehouseError
+from warehouse.files import exclusive_lock
 
-SETTINGS = {
+OFFLINE = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+}
+FOR_ONE_RUN = OFFLINE | {
     # What fails is told by the command line itself, once.
     "PREFECT_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
@@ -30,73 +34,98 @@ SETTINGS = {
     "PREFECT_SERVER_SERVICES_FOREMAN_ENABLED": "false",
     "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
 }
-START_SECONDS = 120.0
+START_SECONDS = 300.0
+STOP_SECONDS = 10.0
+SERVER = ["-m", "uvicorn", "--factory", "--log-level", "warning"]
+APP = "prefect.server.api.server:create_app"
 
-# Whatever ends this process, kill -9 included, ends the server: Linux sends SIGTERM (15) by PR_SET_PDEATHSIG (1).
-# The setting survives the exec that follows.
-DIES_WITH_PARENT = """
-import ctypes, os, sys
-if sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, 15)
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-"""
-SERVER = ["-m", "uvicorn", "--factory", "prefect.server.api.server:create_app", "--log-level", "warning"]
+
+class Server(Child):
+    """A Prefect server at a port of loopback, its database and log in `home`."""
+
+    def __init__(self, home: Path, port: int, env: Mapping[str, str], *, app: str = APP) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.settings = {"PREFECT_HOME": str(home), "PREFECT_API_URL": f"{self.url}/api"}
+        super().__init__(
+            "the server",
+            [*SERVER, app, "--host", "127.0.0.1", "--port", str(port)],
+            log=home / "server.log",
+            env=self.settings | dict(env),
+        )
+
+    def wait_until_it_answers(self) -> None:
+        """Raises StepFailed with the end of its log when it does not."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self.is_running:
+            if answers(self.url):
+                return
+            time.sleep(0.1)
+        raise StepFailed(
+            f"Prefect's own server did not answer within {START_SECONDS:.0f} s, or ended; is the machine busy? "
+            f"Its log {self.log} ends with:\n{self.log_tail()}"
+        )
 
 
 class LocalServer:
-    """A server for this process alone. Make it before anything imports Prefect, which then reads its settings."""
+    """A server for this process alone, or none where PREFECT_API_URL names one that is there already.
+
+    Make it before anything imports Prefect, which then reads its settings.
+    """
 
     def __init__(self, root: Path) -> None:
-        for name, value in SETTINGS.items():
+        for name, value in FOR_ONE_RUN.items():
             os.environ.setdefault(name, value)
-        self._is_ours = "PREFECT_API_URL" not in os.environ
-        if self._is_ours:
-            self._home = Path(os.environ.setdefault("PREFECT_HOME", str(root / "prefect")))
-            self._log = self._home / "server.log"
-            self._port = _free_port()
-            os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{self._port}/api"
+        self._server: Server | None = None
+        if "PREFECT_API_URL" not in os.environ:
+            self._held = ExitStack()
+            home = _home_of_its_own(Path(os.environ.get("PREFECT_HOME", root / "prefect")), self._held)
+            self._server = Server(home, free_port(), {})
+            os.environ.update(self._server.settings)
 
     def start(self) -> None:
         """Begin to start it, from the main thread. It takes seconds, in which the caller can import torch."""
-        if not self._is_ours:
-            return
-        self._home.mkdir(parents=True, exist_ok=True)
-        address = ["--host", "127.0.0.1", "--port", str(self._port)]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", DIES_WITH_PARENT, *SERVER, *address],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                # Ctrl-C is for the run, which needs the server until it has marked itself as stopped.
-                start_new_session=True,
-            )
-        atexit.register(self._stop)
+        if self._server is not None:
+            self._server.start()
+            atexit.register(self._stop)
 
     def wait(self) -> None:
         """Return when it answers. Raises StepFailed with the end of its log when it does not."""
-        if not self._is_ours:
-            return
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and self._process.poll() is None:
-            try:
-                with urllib.request.urlopen(f"{os.environ['PREFECT_API_URL']}/health", timeout=5):
-                    return
-            except OSError:
-                time.sleep(0.1)
-        tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-10:])
-        raise StepFailed(
-            f"Prefect's own server did not answer within {START_SECONDS:.0f} s, or ended; is another run of this root "
-            f"starting, or the machine busy? Its log {self._log} ends with:\n{tail}"
-        )
+        if self._server is not None:
+            self._server.wait_until_it_answers()
 
     def _stop(self) -> None:
-        self._process.terminate()
-        self._process.wait()
+        assert self._server is not None
+        self._server.terminate()
+        self._server.wait(STOP_SECONDS)
 
 
-def _free_port() -> int:
+def answers(url: str) -> bool:
+    """Whether a Prefect server is up at `url`."""
+    try:
+        with urllib.request.urlopen(f"{url}/api/health", timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
     return port
+
+
+def _home_of_its_own(first: Path, held: ExitStack) -> Path:
+    """`first`, else `first`-2 and so on: two servers that start in one home get in each other's way.
+
+    Locked until `held` is closed or this process ends.
+    """
+    for number in itertools.count(1):
+        home = first if number == 1 else first.with_name(f"{first.name}-{number}")
+        home.mkdir(parents=True, exist_ok=True)
+        try:
+            held.enter_context(exclusive_lock(home / "lock", timeout_seconds=0))
+        except WarehouseError:
+            continue
+        return home
+    raise AssertionError("itertools.count ends")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 logger = logging.getLogger("rlsift")
+logger.setLevel(logging.INFO)  # Prefect, which shows these sentences in a flow run's log, lends handlers but no level
 
 
 class Reporter(Protocol):

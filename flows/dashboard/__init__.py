@@ -1,0 +1,1 @@
+"""What `rlsift dashboard` keeps running on one machine, and what it registers there."""
