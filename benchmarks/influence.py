@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import resource
 import time
 from collections.abc import Callable, Sequence
@@ -27,6 +26,7 @@ from influence_cases import (
     smollm2_policy,
 )
 from influence_layout import section_contraction, section_shared_prefix
+from machine import processor
 from rich.console import Console
 from rich.table import Table
 
@@ -358,7 +358,7 @@ def main() -> None:
     for name in arguments.sections or SECTIONS:
         started = time.perf_counter()
         rows = SECTIONS[name](arguments.root)
-        machine = {"processor": platform.processor() or platform.machine(), "torch": torch.__version__, "threads": 2}
+        machine = {"processor": processor(), "torch": torch.__version__, "threads": 2}
         result = {"section": name, "machine": machine, "seconds": time.perf_counter() - started, "rows": rows}
         (RESULTS / f"influence-{name}.json").write_text(json.dumps(result, indent=2) + "\n")
         show(name, rows)

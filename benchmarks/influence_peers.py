@@ -19,7 +19,6 @@ import argparse
 import importlib.metadata
 import json
 import math
-import platform
 import subprocess
 import sys
 import time
@@ -28,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from machine import processor
 from peers_libraries import HERE, PEERS
 from peers_pool import load_pool, make
 from safetensors.torch import load_file
@@ -141,7 +141,7 @@ def table(directory: Path) -> str:
             "completion_tokens": pool["weights_NKT"].shape[-1],
             "queries": list(pool["query_rewards_VGK"].shape[:2]),
             "cosine_std": float(cosines_NV.std()),
-            "processor": _processor(),
+            "processor": processor(),
         },
         "best": best,
         "measured": measured,
@@ -173,12 +173,6 @@ def table(directory: Path) -> str:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def _processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.machine()
 
 
 def main() -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from machine import processor
 from rich.console import Console
 from rich.table import Table
 from trainer_policies import chain_prompts, write_builtin, write_copy, write_llama
@@ -140,7 +140,7 @@ def summary(case: Path) -> dict[str, Any]:
 
 def table(directory: Path) -> None:
     rows = [summary(path.parent) for path in sorted(directory.glob("*/setting.json"))]
-    machine = {"processor": _processor(), "torch": torch.__version__, "threads": rows[0]["rlsift"]["threads"]}
+    machine = {"processor": processor(), "torch": torch.__version__, "threads": rows[0]["rlsift"]["threads"]}
     write_json(RESULTS, {"machine": machine, "rows": rows})
     shown = Table(title=f"seconds a step; {machine['processor']}, {machine['threads']} threads")
     for column in ("policy", "sequences", "tokens", "", "rlsift", "TRL", "TRL ÷ rlsift"):
@@ -163,12 +163,6 @@ def table(directory: Path) -> None:
             f"{check['trl']['loss']:.6f}, gradient norm {check['rlsift']['grad_norm']:.6f} and "
             f"{check['trl']['grad_norm']:.6f}"
         )
-
-
-def _processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.machine()
 
 
 def main() -> None:

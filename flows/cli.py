@@ -39,6 +39,11 @@ Root = Annotated[
     Path | None,
     typer.Option("--root", help="Directory of the warehouse. Default: $RLSIFT_ROOT, else ./runs."),
 ]
+ConfigFile = Annotated[Path, typer.Argument(help="YAML file of the run.")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key, as key.path=value.")
+]
+RootInstead = Annotated[Path | None, typer.Option("--root", help="Use this root, not the config's.")]
 
 
 class OutputFormat(StrEnum):
@@ -56,12 +61,9 @@ class FileFormat(StrEnum):
 
 @app.command(epilog="Example: rlsift run configs/demo.yaml --set train.steps=10 --set selection.alpha=0.5")
 def run(
-    config: Annotated[Path, typer.Argument(help="YAML file of the run.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a key, as key.path=value."),
-    ] = None,
-    root: Annotated[Path | None, typer.Option("--root", help="Use this root, not the config's.")] = None,
+    config: ConfigFile,
+    overrides: Overrides = None,
+    root: RootInstead = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the config, show what would run.")] = False,
 ) -> None:
     """Run a curriculum to its end. What is recorded complete is not done again."""
@@ -81,12 +83,9 @@ def run(
 
 @app.command(epilog="Example: rlsift plan configs/demo.yaml --set train.learning_rate=1e-4")
 def plan(
-    config: Annotated[Path, typer.Argument(help="YAML file of the run.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a key, as key.path=value."),
-    ] = None,
-    root: Annotated[Path | None, typer.Option("--root", help="Use this root, not the config's.")] = None,
+    config: ConfigFile,
+    overrides: Overrides = None,
+    root: RootInstead = None,
 ) -> None:
     """Show which steps of a run are recorded complete, which would run, and why. Nothing is written."""
     with _errors_in_words():

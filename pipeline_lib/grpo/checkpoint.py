@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from pipeline_lib.atomic import fsync_path, new_directory, write_text
+from pipeline_lib.atomic import new_directory, write_text
 from pipeline_lib.grpo.backends.base import Backend
 
 MARKER = "COMPLETE.json"
@@ -35,8 +35,6 @@ def save_checkpoint(
             torch.save(state | {"rng": rng, "step": step}, path / "state.pt")
             files = sorted(file for file in path.rglob("*") if file.is_file())
             checksums = {str(file.relative_to(path)): _sha256(file) for file in files}
-            for file in files:
-                fsync_path(file)
             write_text(path / MARKER, json.dumps(checksums))
     if ranks.first:
         for old in complete_checkpoints(directory)[:-keep_last]:

@@ -39,8 +39,3 @@ def add_adapters(policy: Policy, config: Lora, seed: int) -> PeftModel:
         adapted = get_peft_model(policy.model, settings)
     adapted.train(False)
     return adapted
-
-
-def merge_adapters(adapted: PeftModel) -> None:
-    """Add the adapters to the weights that they stand beside, in place: the policy is a plain model again."""
-    adapted.merge_and_unload()

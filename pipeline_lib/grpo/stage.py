@@ -13,7 +13,7 @@ from pipeline_lib.atomic import write_text
 from pipeline_lib.evaluation import evaluate_groups
 from pipeline_lib.grpo.backends import make_backend
 from pipeline_lib.grpo.job import TrainJob, TrainResult, read_job, read_validation
-from pipeline_lib.grpo.lora import add_adapters, merge_adapters
+from pipeline_lib.grpo.lora import add_adapters
 from pipeline_lib.grpo.ranks import Ranks, join_ranks
 from pipeline_lib.grpo.trained import Trained
 from pipeline_lib.grpo.trainer import Trainer
@@ -162,7 +162,7 @@ def _validator(directory: Path, job: TrainJob, rolling: _Rolling) -> Callable[[]
 def _save(trained: Trained, policies: Path) -> tuple[int, str, Path]:
     """(parameters, id, path) of the policy, adapters merged into it."""
     if trained.adapters is not None:
-        merge_adapters(trained.adapters)
+        trained.adapters.merge_and_unload()  # in place: the policy is a plain model again
     unnamed = policies / f".unnamed-{os.getpid()}"
     save_policy(trained.policy, unnamed)
     policy_id = policy_id_of(unnamed)
