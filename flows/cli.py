@@ -19,7 +19,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from flows.roots import find_root
-from pipeline_lib.config import FileSource
 from pipeline_lib.config_file import load_config
 from tasks.errors import StepFailed
 from warehouse import Warehouse, WarehouseError
@@ -52,11 +51,15 @@ class OutputFormat(StrEnum):
     json = "json"
 
 
-class FileFormat(StrEnum):
+class DataFormat(StrEnum):
     auto = "auto"
-    gsm8k = "gsm8k"
     verl = "verl"
     trl = "trl"
+    openrlhf = "openrlhf"
+    open_instruct = "open_instruct"
+    math = "math"
+    gsm8k = "gsm8k"
+    question_answer = "question_answer"
 
 
 @app.command(epilog="Example: rlsift run configs/demo.yaml --set train.steps=10 --set selection.alpha=0.5")
@@ -106,18 +109,24 @@ def status(
         print_status(console, Warehouse(find_root(root)), run_id)
 
 
-@app.command(epilog="Example: rlsift ingest gsm8k/train.jsonl --format gsm8k")
+@app.command(epilog="Example: rlsift ingest train.jsonl --map prompt=conversation,gold=reward.answer")
 def ingest(
-    file: Annotated[Path, typer.Argument(help=".jsonl, .json or .parquet.")],
-    format: Annotated[FileFormat, typer.Option(help="auto finds the format by the columns.")] = FileFormat.auto,
+    data: Annotated[str, typer.Argument(help="A .jsonl, .json, .csv or .parquet file; a directory or a hub id.")],
+    format: Annotated[DataFormat, typer.Option(help="auto finds the format by the columns.")] = DataFormat.auto,
+    map: Annotated[
+        str | None, typer.Option("--map", metavar="prompt=COLUMN,gold=COLUMN", help="For columns of no known format.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Configuration of a directory or hub id.")] = None,
+    split: Annotated[str, typer.Option(help="Split of a directory or hub id.")] = "train",
+    revision: Annotated[str | None, typer.Option(help="Commit or tag of a hub id, which needs one.")] = None,
     root: Annotated[Path, typer.Option("--root", help="Directory of the warehouse.")] = Path("runs"),
     rejects: Annotated[int, typer.Option(help="How many left-out rows to list.")] = 10,
 ) -> None:
     """Read a data set into the warehouse; say what was kept, merged, and left out and why."""
     with _errors_in_words():
-        from flows.commands.ingest import ingest_and_account
+        from flows.commands.ingest import ingest_and_account, named_source
 
-        source = FileSource(path=str(file.absolute()), format=format.value)
+        source = named_source(data, format.value, map, name=name, split=split, revision=revision)
         ingest_and_account(console, Warehouse(root.absolute()), source, rejects)
 
 

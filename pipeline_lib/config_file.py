@@ -10,13 +10,13 @@ from pydantic import ValidationError
 
 from pipeline_lib.config import (
     ConfigError,
+    DatasetSource,
     FileSource,
     GgufPolicy,
     NoPrior,
     PosteriorSampler,
     PredictorPrior,
     PretrainedPolicy,
-    Prompts,
     PromptSource,
     RunConfig,
     TensorBoardTracker,
@@ -108,11 +108,13 @@ def _with_absolute_paths(config: RunConfig, base: Path) -> RunConfig:
     def absolute(path: str) -> str:
         return str((base / Path(path).expanduser()).resolve())
 
-    def model(path: str) -> str:
+    def directory_or_hub_id(path: str) -> str:
         # A hub id such as org/name stays as it is unless a directory of that name stands beside the config.
         return absolute(path) if path.startswith((".", "/", "~")) or (base / path).is_dir() else path
 
     def source(entry: PromptSource) -> PromptSource:
+        if isinstance(entry, DatasetSource):
+            return entry.model_copy(update={"path": directory_or_hub_id(entry.path)})
         return entry.model_copy(update={"path": absolute(entry.path)}) if isinstance(entry, FileSource) else entry
 
     def tracker(entry: Tracker) -> Tracker:
@@ -120,24 +122,26 @@ def _with_absolute_paths(config: RunConfig, base: Path) -> RunConfig:
             return entry.model_copy(update={"directory": absolute(entry.directory)})
         return entry
 
-    prompts = Prompts(
-        train=[source(s) for s in config.prompts.train],
-        validation={name: [source(s) for s in sources] for name, sources in config.prompts.validation.items()},
-        evaluation={name: [source(s) for s in sources] for name, sources in config.prompts.evaluation.items()},
+    prompts = config.prompts.model_copy(
+        update={
+            "train": [source(s) for s in config.prompts.train],
+            "validation": {name: [source(s) for s in sources] for name, sources in config.prompts.validation.items()},
+            "evaluation": {name: [source(s) for s in sources] for name, sources in config.prompts.evaluation.items()},
+        }
     )
     policy = config.policy
     if isinstance(policy, GgufPolicy) and policy.path is not None:
         policy = policy.model_copy(update={"path": absolute(policy.path)})
     if isinstance(policy, PretrainedPolicy):
-        policy = policy.model_copy(update={"path": model(policy.path)})
+        policy = policy.model_copy(update={"path": directory_or_hub_id(policy.path)})
     diagnosis = config.diagnosis
     if diagnosis.embedding_model is not None:
-        diagnosis = diagnosis.model_copy(update={"embedding_model": model(diagnosis.embedding_model)})
+        diagnosis = diagnosis.model_copy(update={"embedding_model": directory_or_hub_id(diagnosis.embedding_model)})
     train = config.train
     if isinstance(train.sampler, PosteriorSampler) and not isinstance(train.sampler.prior, NoPrior):
         prior = train.sampler.prior
         if prior.embedding_model is not None:
-            prior = prior.model_copy(update={"embedding_model": model(prior.embedding_model)})
+            prior = prior.model_copy(update={"embedding_model": directory_or_hub_id(prior.embedding_model)})
         if isinstance(prior, PredictorPrior) and prior.warm_start is not None:
             prior = prior.model_copy(update={"warm_start": absolute(prior.warm_start)})
         train = train.model_copy(update={"sampler": train.sampler.model_copy(update={"prior": prior})})

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from pipeline_lib.config import FileSource
-from pipeline_lib.prompts.ingest import IngestResult, ingest
+from pipeline_lib.config import RowSource
+from pipeline_lib.prompts.arrow import prompt_of
+from pipeline_lib.prompts.ingest import ingest
+from pipeline_lib.prompts.prompt_set import PromptSet
 from pipeline_lib.prompts.sources import source_identity
 from pipeline_lib.records import Prompt
 from warehouse import Warehouse
@@ -28,6 +29,10 @@ MEMBERS = """
     WHERE fingerprint = $1 AND split = $2
     GROUP BY set_name, prompt_id ORDER BY set_name, min((source, row_index))
 """
+COUNTS = """
+    SELECT (SELECT count(*) FROM prompt_sources WHERE fingerprint = $1) AS n_sources,
+           (SELECT count(*) FROM prompt_rejects WHERE fingerprint = $1) AS n_rejects
+"""
 PROMPTS = """
     WITH members AS (
         SELECT prompt_id, min((set_name, source, row_index)) AS place FROM prompt_sources
@@ -36,72 +41,46 @@ PROMPTS = """
     SELECT prompts.* FROM members JOIN prompts USING (prompt_id) ORDER BY place
 """
 
-PROMPTS_SCHEMA = pa.schema(
-    [(n, pa.string()) for n in ("prompt_id", "data_source", "messages", "gold", "verifier")]
-    + [("verifier_args", pa.string()), ("extra", pa.string())]
-)
-SOURCES_SCHEMA = pa.schema(
-    [
-        ("split", pa.string()),
-        ("set_name", pa.string()),
-        ("source", pa.string()),
-        ("row_index", pa.int64()),
-        ("prompt_id", pa.string()),
-    ]
-)
-REJECTS_SCHEMA = pa.schema(
-    [
-        ("split", pa.string()),
-        ("set_name", pa.string()),
-        ("source", pa.string()),
-        ("row_index", pa.int64()),
-        ("reason", pa.string()),
-        ("detail", pa.string()),
-    ]
-)
+# Rows of one write: some 100 MB of Arrow, and a transaction of seconds.
+PIECE = 100_000
 
 
-def ingest_file(warehouse: Warehouse, source: FileSource) -> tuple[IngestResult, bool]:
-    """Read one data set into the warehouse, outside any run; also says whether it was there already."""
+def ingest_data(warehouse: Warehouse, source: RowSource, say: Callable[[str], None]) -> tuple[PromptSet, bool]:
+    """Read one data set into the warehouse, outside any run; also says whether it was all there already.
+
+    `say` is told the format that was found before anything is written.
+    """
     identity = json.dumps(["ingest_file", source_identity(source)])
     fingerprint = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    result = ingest([source], set_name="file")
-    known = warehouse.query("SELECT 1 FROM prompt_sources WHERE fingerprint = $1 LIMIT 1", [fingerprint])
-    warehouse.write(ingest_tables({("file", "file"): result}), fingerprint=fingerprint)
-    warehouse.publish()
-    return result, known.num_rows > 0
+    warehouse.root.mkdir(parents=True, exist_ok=True)
+    found = ingest([source], set_name="file", say=say, scratch=warehouse.root)
+    known = _counts(warehouse, fingerprint) == (
+        found.n_rows - found.n_not_drawn - len(found.rejects),
+        len(found.rejects),
+    )
+    if not known:
+        for tables in set_tables(("file", "file"), found):
+            warehouse.write(tables, fingerprint=fingerprint)
+        warehouse.publish()
+    return found, known
 
 
-def ingest_tables(results: dict[SetKey, IngestResult]) -> dict[str, pa.Table]:
-    """Rows of prompts, prompt_sources and prompt_rejects."""
-    prompts = {prompt_id: p for result in results.values() for prompt_id, p in result.prompts.items()}
+def set_tables(key: SetKey, found: PromptSet) -> Iterator[dict[str, pa.Table]]:
+    """Rows of prompts, prompt_rejects and prompt_sources, piece by piece.
 
-    def labelled(rows: Iterable[tuple[SetKey, Any]]) -> Iterator[dict[str, Any]]:
-        return ({"split": split, "set_name": name} | asdict(row) for (split, name), row in rows)
-
-    sources = labelled((key, row) for key, result in results.items() for row in result.rows)
-    rejects = labelled((key, row) for key, result in results.items() for row in result.rejects)
-    return {
-        "prompts": pa.Table.from_pylist([_prompt_row(i, p) for i, p in prompts.items()], PROMPTS_SCHEMA),
-        "prompt_sources": pa.Table.from_pylist(list(sources), SOURCES_SCHEMA),
-        "prompt_rejects": pa.Table.from_pylist(list(rejects), REJECTS_SCHEMA),
-    }
+    The same set gives the same rows, so that writing it again after a kill completes what was begun.
+    """
+    for table in _pieces(found.prompt_batches()):
+        yield {"prompts": table}
+    for table in _pieces(found.rejects.batches()):
+        yield {"prompt_rejects": _labelled(table, key)}
+    for table in _pieces(found.row_batches()):
+        yield {"prompt_sources": _labelled(table, key)}
 
 
 def load_prompts(warehouse: Warehouse, ingested: Done, split: Split) -> list[Prompt]:
     """All prompts of a split, each once, in the order of their first rows."""
-    rows = warehouse.query(PROMPTS, [ingested.fingerprint, split]).to_pylist()
-    return [
-        Prompt(
-            data_source=row["data_source"],
-            messages=tuple(json.loads(row["messages"])),
-            gold=row["gold"],
-            verifier=row["verifier"],
-            verifier_args=json.loads(row["verifier_args"]),
-            extra=json.loads(row["extra"]),
-        )
-        for row in rows
-    ]
+    return [prompt_of(row) for row in warehouse.query(PROMPTS, [ingested.fingerprint, split]).to_pylist()]
 
 
 def set_members(warehouse: Warehouse, ingested: Done, split: Split) -> dict[str, list[str]]:
@@ -112,13 +91,27 @@ def set_members(warehouse: Warehouse, ingested: Done, split: Split) -> dict[str,
     return members
 
 
-def _prompt_row(prompt_id: str, prompt: Prompt) -> dict[str, str]:
-    return {
-        "prompt_id": prompt_id,
-        "data_source": prompt.data_source,
-        "messages": json.dumps(prompt.messages, ensure_ascii=False),
-        "gold": prompt.gold,
-        "verifier": prompt.verifier,
-        "verifier_args": json.dumps(dict(prompt.verifier_args), ensure_ascii=False),
-        "extra": json.dumps(dict(prompt.extra), ensure_ascii=False),
-    }
+def _counts(warehouse: Warehouse, fingerprint: str) -> tuple[int, int]:
+    """How many rows of prompt_sources and prompt_rejects are there."""
+    row = warehouse.query(COUNTS, [fingerprint]).to_pylist()[0]
+    return row["n_sources"], row["n_rejects"]
+
+
+def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    piece: list[pa.RecordBatch] = []
+    n_rows = 0
+    for batch in batches:
+        piece.append(batch)
+        n_rows += batch.num_rows
+        if n_rows >= PIECE:
+            yield pa.Table.from_batches(piece)
+            piece, n_rows = [], 0
+    if piece:
+        yield pa.Table.from_batches(piece)
+
+
+def _labelled(table: pa.Table, key: SetKey) -> pa.Table:
+    split, name = key
+    return table.append_column("split", pa.repeat(split, len(table))).append_column(
+        "set_name", pa.repeat(name, len(table))
+    )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pipeline_lib.config import PromptSource
-from pipeline_lib.prompts.ingest import IngestResult, Reject, ingest
+from pipeline_lib.prompts.arrow import prompt_of
+from pipeline_lib.prompts.contamination import HeldOut
+from pipeline_lib.prompts.ingest import ingest
+from pipeline_lib.prompts.prompt_set import PromptSet
 from pipeline_lib.prompts.sources import source_identity
-from tasks.prompt_rows import SetKey, ingest_tables
+from tasks.prompt_rows import set_tables
 from tasks.step import Done, Step, Work, Workshop
 
 if TYPE_CHECKING:
@@ -18,9 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class IngestPrompts(Step):
-    """The pool, the validation sets and the evaluation sets. Prompts of the latter two leave the pool."""
+    """The pool, the validation sets and the evaluation sets. What the latter two ask leaves the pool, or is counted."""
 
     name: ClassVar[str] = "ingest"
+    contract: ClassVar[int] = 2
 
     policy: Done
 
@@ -30,6 +34,7 @@ class IngestPrompts(Step):
             "train": _identities(prompts.train),
             "validation": {name: _identities(sources) for name, sources in prompts.validation.items()},
             "evaluation": {name: _identities(sources) for name, sources in prompts.evaluation.items()},
+            "contamination": prompts.contamination,
             "max_prompt_tokens": self.run.generation.max_prompt_tokens,
         }
 
@@ -42,64 +47,64 @@ class IngestPrompts(Step):
         prompts = self.run.prompts
         tokenizer = AutoTokenizer.from_pretrained(self.policy.outputs["path"])
         at.reporter.start(self.label, None, "")
-        results: dict[SetKey, IngestResult] = {}
-        for split, sets in (("validation", prompts.validation), ("evaluation", prompts.evaluation)):
-            for name, sources in sets.items():
-                results[split, name] = self._read(sources, name, tokenizer)
-        held_out = {prompt_id for result in results.values() for prompt_id in result.prompts}
-        results["train", "train"] = self._read(prompts.train, "train", tokenizer, exclude=held_out)
-        counts = {f"{split}/{name}": _counts(result) for (split, name), result in results.items()}
-        return Work({"sets": counts}, ingest_tables(results))
+        held_out = HeldOut()
+        counts: dict[str, Any] = {}
+        sets = [("validation", name, sources) for name, sources in prompts.validation.items()]
+        sets += [("evaluation", name, sources) for name, sources in prompts.evaluation.items()]
+        for split, name, sources in [*sets, ("train", "train", prompts.train)]:
+            pool = split == "train"
+            found = ingest(
+                sources,
+                set_name=name,
+                held_out=held_out if pool else HeldOut(),
+                drop_held_out=prompts.contamination == "drop",
+                say=at.reporter.say,
+                scratch=self.root,
+            )
+            self._leave_out_overlong(found, name, tokenizer)
+            if not pool:
+                held_out.add(f"{split}/{name}", (question for _, question in found.questions()))
+            for tables in set_tables((split, name), found):
+                at.record(tables)
+            counts[f"{split}/{name}"] = _counts(found)
+            self._say_contamination(at, found)
+        return Work({"sets": counts})
 
-    def _read(
-        self,
-        sources: Sequence[PromptSource],
-        name: str,
-        tokenizer: PreTrainedTokenizerBase,
-        exclude: Collection[str] = (),
-    ) -> IngestResult:
-        result = ingest(sources, set_name=name, exclude=exclude)
-        return _without_overlong(result, name, tokenizer, self.run.generation.max_prompt_tokens)
+    def _leave_out_overlong(self, found: PromptSet, name: str, tokenizer: PreTrainedTokenizerBase) -> None:
+        from pipeline_lib.policy import encode_messages
+
+        limit = self.run.generation.max_prompt_tokens
+        shortest = None
+        overlong: dict[int, str] = {}
+        for batch in found.prompt_batches():
+            for row in batch.to_pylist():
+                n = len(encode_messages(tokenizer, prompt_of(row).messages))
+                shortest = n if shortest is None else min(shortest, n)
+                if n > limit:
+                    detail = f"prompt {row['prompt_id']} has {n} tokens, the limit is {limit}"
+                    overlong[int(row["prompt_id"], 16)] = detail
+        if len(overlong) == found.n_prompts:
+            raise ValueError(
+                f"set {name!r}: every one of its {len(overlong)} prompts is longer than max_prompt_tokens="
+                f"{limit} (the shortest has {shortest}); raise generation.max_prompt_tokens"
+            )
+        found.leave_out("prompt_too_long", overlong)
+
+    def _say_contamination(self, at: Workshop, found: PromptSet) -> None:
+        for held_out, n_prompts in found.contamination.items():
+            done = "left out" if self.run.prompts.contamination == "drop" else "kept, as prompts.contamination says"
+            at.reporter.say(f"{n_prompts:,} prompts of the pool also stand in {held_out}: {done}.")
 
 
 def _identities(sources: Sequence[PromptSource]) -> list[str]:
     return [source_identity(source) for source in sources]
 
 
-def _counts(result: IngestResult) -> dict[str, Any]:
+def _counts(found: PromptSet) -> dict[str, Any]:
     return {
-        "rows": result.n_rows,
-        "prompts": result.n_prompts,
-        "duplicates": result.n_duplicates,
-        "rejects": result.reject_counts,
+        "rows": found.n_rows,
+        "prompts": found.n_prompts,
+        "duplicates": found.n_duplicates,
+        "rejects": found.reject_counts,
+        "contamination": found.contamination,
     }
-
-
-def _without_overlong(
-    result: IngestResult, name: str, tokenizer: PreTrainedTokenizerBase, max_tokens: int
-) -> IngestResult:
-    from pipeline_lib.policy import encode_messages
-
-    lengths = {i: len(encode_messages(tokenizer, p.messages)) for i, p in result.prompts.items()}
-    overlong = {i: n for i, n in lengths.items() if n > max_tokens}
-    if len(overlong) == len(lengths):
-        raise ValueError(
-            f"set {name!r}: every one of its {len(lengths)} prompts is longer than max_prompt_tokens="
-            f"{max_tokens} (the shortest has {min(overlong.values())}); raise generation.max_prompt_tokens"
-        )
-    rejects = [
-        Reject(
-            row.source,
-            row.row_index,
-            "prompt_too_long",
-            f"prompt {row.prompt_id} has {overlong[row.prompt_id]} tokens, the limit is {max_tokens}",
-        )
-        for row in result.rows
-        if row.prompt_id in overlong
-    ]
-    return replace(
-        result,
-        prompts={i: p for i, p in result.prompts.items() if i not in overlong},
-        rows=[row for row in result.rows if row.prompt_id not in overlong],
-        rejects=result.rejects + rejects,
-    )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pipeline_lib.config import FileSource, GgufPolicy, PretrainedPolicy, PromptSource, RunConfig
+from pipeline_lib.config import FileSource, GgufPolicy, PretrainedPolicy, PromptSource, RowSource, RunConfig
 from pipeline_lib.config.extras import missing_extras
 
 
@@ -51,4 +51,4 @@ def missing(config: RunConfig) -> list[str]:
 
 
 def _names(sources: list[PromptSource]) -> str:
-    return ", ".join(Path(s.path).name if isinstance(s, FileSource) else s.type for s in sources)
+    return ", ".join(Path(s.path).name if isinstance(s, RowSource) else s.type for s in sources)

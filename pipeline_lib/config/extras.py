@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.util import find_spec
 
+from pipeline_lib.config.prompts import DatasetSource
 from pipeline_lib.config.run import RunConfig
 from pipeline_lib.config.sampling import NoPrior, PosteriorSampler
 
@@ -20,7 +21,10 @@ def missing_extras(config: RunConfig) -> list[str]:
 
 def _needed(config: RunConfig) -> Iterator[tuple[str, str, str]]:
     """(key, package, extra)"""
-    train = config.train
+    prompts, train = config.prompts, config.train
+    sources = [prompts.train, *prompts.validation.values(), *prompts.evaluation.values()]
+    if any(isinstance(source, DatasetSource) for entries in sources for source in entries):
+        yield "prompts (type: dataset)", "datasets", "datasets"
     if train.lora is not None:
         yield "train.lora", "peft", "lora"
     if train.backend.type == "deepspeed":

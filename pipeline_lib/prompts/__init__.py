@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from pipeline_lib.prompts import gsm8k, trl, verl
+from pipeline_lib.prompts import gsm8k, math, open_instruct, openrlhf, question_answer, trl, verl
 from pipeline_lib.prompts.rows import Format
 
-# Tried in this order: what verl writes also has the columns of the simpler formats.
-FORMATS: dict[str, Format] = {form.name: form for form in (verl.FORMAT, trl.FORMAT, gsm8k.FORMAT)}
+# The names are those of config.prompts.DataFormat.
+FORMATS: dict[str, Format] = {
+    form.name: form
+    for form in (
+        verl.FORMAT,
+        trl.FORMAT,
+        openrlhf.FORMAT,
+        open_instruct.FORMAT,
+        math.FORMAT,
+        gsm8k.FORMAT,
+        question_answer.FORMAT,
+    )
+}

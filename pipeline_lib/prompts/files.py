@@ -1,15 +1,16 @@
-"""Prompts from a file: find its format by its columns, then apply the options of the source to each row."""
+"""Prompts from rows: find the format by the first of them, then apply the options of the source to each."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 
-from pipeline_lib.config import FileSource
-from pipeline_lib.prompts import FORMATS
-from pipeline_lib.prompts.readers import read_rows
-from pipeline_lib.prompts.rows import BadRow, Draft, Format
+from pipeline_lib.config import DatasetSource, RowSource
+from pipeline_lib.prompts.formats import find_format
+from pipeline_lib.prompts.hugging_face import read_dataset
+from pipeline_lib.prompts.readers import Rows, read_rows, stem_of
+from pipeline_lib.prompts.rows import BadRow, Draft, Format, Opened
 from pipeline_lib.records import Message, Prompt
 from pipeline_lib.rewards.extract import after_marker, boxed
 
@@ -17,44 +18,43 @@ from pipeline_lib.rewards.extract import after_marker, boxed
 ROWS_TO_SEE_COLUMNS = 100
 
 
-def read_file(source: FileSource) -> Iterator[tuple[int, Prompt | BadRow]]:
-    """Each row's index with its prompt, or with the reason why it has none. `limit` is ingest's affair."""
+def open_rows(source: RowSource) -> Opened:
+    """Read the first rows of `source` and find its format. ValueError where there is none, or more than one."""
     path = Path(source.path)
-    rows = read_rows(path)
+    if isinstance(source, DatasetSource):
+        rows, stem = read_dataset(source), path.name
+    else:
+        rows, stem = read_rows(path), stem_of(path)
     head = list(islice(rows, ROWS_TO_SEE_COLUMNS))
-    columns = {name for _, row in head if not isinstance(row, BadRow) for name in row}
-    form = find_format(source, columns) if columns else None
-    for index, row in chain(head, rows):
-        if isinstance(row, BadRow):
+    readable = [row for _, row in head if not isinstance(row, BadRow)]
+    if not readable and len(head) == ROWS_TO_SEE_COLUMNS:
+        raise ValueError(
+            f"{source.path}: none of the first {len(head)} rows is readable. Row {head[0][0]}: {head[0][1]}"
+        )
+    form = find_format(source, readable) if readable else None
+    read_as = f"{form.name} ({form.wants})" if form else "rows of no format: not one is readable"
+    return Opened(read_as, _prompts(source, form, stem, chain(head, rows)))
+
+
+def _prompts(source: RowSource, form: Format | None, stem: str, rows: Rows) -> Iterator[tuple[int, Prompt | BadRow]]:
+    for index, row in rows:
+        if form is None or isinstance(row, BadRow):
+            assert isinstance(row, BadRow)
             yield index, row
             continue
-        form = form or find_format(source, row.keys())
         try:
-            yield index, _prompt(source, form.draft(row, path.stem))
+            yield index, _prompt(source, form.draft(row, stem))
         except BadRow as bad:
             yield index, bad
 
 
-def find_format(source: FileSource, columns: Collection[str]) -> Format:
-    """The format asked for, or the first that matches; ValueError lists columns found and wanted."""
-    wanted = FORMATS if source.format == "auto" else {source.format: FORMATS[source.format]}
-    for form in wanted.values():
-        if form.matches(columns):
-            return form
-    known = "\n".join(f"  {form.name}: {form.wants}" for form in wanted.values())
-    raise ValueError(
-        f"{source.path}: unknown schema. Columns found: {', '.join(sorted(columns))}.\n"
-        f"Rename them to those that one of these formats wants:\n{known}"
-    )
-
-
-def _prompt(source: FileSource, draft: Draft) -> Prompt:
+def _prompt(source: RowSource, draft: Draft) -> Prompt:
     verifier = draft.verifier if source.verifier == "auto" else source.verifier
     if verifier is None:
         raise BadRow("no_verifier", f"{draft.data_source}: not an answer to check by rule; name a `verifier`")
     return Prompt(
         data_source=draft.data_source,
-        messages=_with_suffix(draft.messages, source.suffix),
+        messages=_with_suffix(draft.messages, source.suffix) if source.suffix else draft.messages,
         gold=draft.gold if verifier == "exact" else final_answer(draft.gold),
         verifier=verifier,
         extra=draft.extra,
@@ -63,6 +63,8 @@ def _prompt(source: FileSource, draft: Draft) -> Prompt:
 
 def final_answer(gold: str) -> str:
     r"""The bare answer of a gold text: in its last box, after its last ####, without enclosing $ signs."""
+    if gold.isalnum():
+        return gold
     answer = boxed(gold)
     if answer is None:
         answer = after_marker(gold, "####")

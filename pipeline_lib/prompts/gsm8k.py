@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from pipeline_lib.prompts.rows import BadRow, Draft, Format, Row, gold_of, messages_of, short
 from pipeline_lib.rewards.extract import after_marker
+
+MARKER = "####"
+
+
+def has_marker(rows: Sequence[Row]) -> bool:
+    """Whether an answer of the first rows has the marker: plain question/answer files have the same columns."""
+    return any(MARKER in row["answer"] for row in rows if isinstance(row.get("answer"), str))
+
+
+def _matches(columns: Collection[str]) -> bool:
+    return {"question", "answer"} <= set(columns)
 
 
 def _draft(row: Row, stem: str) -> Draft:
     messages = messages_of(row.get("question"))
     answer = gold_of(row.get("answer"))
-    gold = after_marker(answer, "####")
+    gold = after_marker(answer, MARKER)
+    gold = gold.removeprefix(":").replace(",", "").replace("$", "").strip() if gold else gold
     if not gold:
-        raise BadRow("no_gold", f"nothing after #### in the answer {short(answer)}")
-    return Draft("gsm8k", messages, gold.replace(",", "").replace("$", "").strip())
+        raise BadRow("no_gold", f"nothing after {MARKER} in the answer {short(answer)}")
+    return Draft("gsm8k", messages, gold)
 
 
 FORMAT = Format(
     name="gsm8k",
-    wants="question, answer (the gold after ####)",
-    matches=lambda columns: {"question", "answer"} <= set(columns),
+    wants=f"question, answer (the gold after {MARKER})",
+    matches=_matches,
     draft=_draft,
+    fits=has_marker,
 )

@@ -2,133 +2,102 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from random import Random
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
 
-from pipeline_lib.config import FileSource, PromptSource
+import numpy as np
+
+from pipeline_lib.config import PromptSource, RowSource
+from pipeline_lib.prompts.arrow import prompts_batch
+from pipeline_lib.prompts.contamination import HeldOut, count_by_set, question_key
+from pipeline_lib.prompts.keys import SeenKeys, ids_of, keys_of
+from pipeline_lib.prompts.prompt_set import PromptSet
 from pipeline_lib.prompts.rows import BadRow
-from pipeline_lib.prompts.sources import read_source, source_name
+from pipeline_lib.prompts.sources import open_source, source_name
 from pipeline_lib.records import Prompt
 from pipeline_lib.rewards import get_verifier
 
-
-@dataclass(frozen=True, slots=True)
-class SourceRow:
-    """A row of a source, and the prompt it became or was merged into."""
-
-    source: str
-    row_index: int
-    prompt_id: str
+BATCH = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Reject:
-    """A row that was left out."""
+def ingest(
+    sources: Sequence[PromptSource],
+    *,
+    set_name: str,
+    held_out: HeldOut | None = None,
+    drop_held_out: bool = True,
+    say: Callable[[str], None] = lambda sentence: None,
+    scratch: Path | None = None,
+) -> PromptSet:
+    """The prompts of one set.
 
-    source: str
-    row_index: int
-    reason: str
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class IngestResult:
-    prompts: dict[str, Prompt]
-    """By prompt id, in the order of their first rows."""
-    rows: list[SourceRow]
-    rejects: list[Reject]
-    n_not_drawn: int
-    """Good rows whose prompt a source's `limit` did not draw."""
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.rows) + len(self.rejects) + self.n_not_drawn
-
-    @property
-    def n_prompts(self) -> int:
-        return len(self.prompts)
-
-    @property
-    def n_duplicates(self) -> int:
-        return len(self.rows) - len(self.prompts)
-
-    @property
-    def reject_counts(self) -> dict[str, int]:
-        return dict(Counter(reject.reason for reject in self.rejects).most_common())
-
-
-def ingest(sources: Sequence[PromptSource], *, set_name: str, exclude: Collection[str] = ()) -> IngestResult:
-    """The prompts of one set. Prompts whose id is in `exclude` are rejected: they stand in another set.
-
-    Sources are labelled by position and name, such as `0:train.jsonl`. Raises ValueError, with the counts by
-    reason, when no prompt is left.
+    Sources are labelled by position and name, such as `0:train.jsonl`. Prompts that ask what a set of `held_out` asks
+    are counted, and left out unless told otherwise; where it is None, the set's own questions are not known either.
+    `say` is told the format of each source before its rows are read. Texts are put aside in nameless files in the
+    directory `scratch`. Raises ValueError for a source that cannot be read, and, with the counts by reason, when no
+    prompt is left.
     """
-    prompts: dict[str, Prompt] = {}
-    golds: dict[str, dict[str, str]] = {}  # the golds of a prompt: normalised -> as written
-    rows: list[SourceRow] = []
-    rejects: list[Reject] = []
     labels = [f"{position}:{source_name(source)}" for position, source in enumerate(sources)]
-    for label, source in zip(labels, sources, strict=True):
-        for index, row in read_source(source):
-            if isinstance(row, BadRow):
-                rejects.append(Reject(label, index, row.reason, row.detail))
-                continue
-            prompt_id = row.prompt_id
-            verifier = get_verifier(row.verifier)
-            gold = verifier.normal_gold(row.gold)
-            seen = golds.get(prompt_id, {})
-            if gold not in seen:
-                problem = verifier.gold_problem(row)
-                if problem is not None:
-                    rejects.append(Reject(label, index, "unparseable_gold", problem))
-                    continue
-                golds[prompt_id] = {**seen, gold: row.gold}
-            prompts.setdefault(prompt_id, row)
-            rows.append(SourceRow(label, index, prompt_id))
-
-    dropped = _conflicts(golds)
-    dropped |= {
-        prompt_id: ("in_validation_or_evaluation_set", f"prompt {prompt_id} is held out in another set")
-        for prompt_id in prompts
-        if prompt_id in exclude
-    }
-    good = [row for row in rows if row.prompt_id not in dropped]
-    rejects += [Reject(row.source, row.row_index, *dropped[row.prompt_id]) for row in rows if row.prompt_id in dropped]
-    drawn: set[str] = set()
-    for label, source in zip(labels, sources, strict=True):
-        drawn |= _draw(source, dict.fromkeys(row.prompt_id for row in good if row.source == label))
-
-    kept = [row for row in good if row.prompt_id in drawn]
-    result = IngestResult(
-        prompts={prompt_id: prompt for prompt_id, prompt in prompts.items() if prompt_id in drawn},
-        rows=kept,
-        rejects=rejects,
-        n_not_drawn=len(good) - len(kept),
-    )
-    if not result.prompts:
-        counts = ", ".join(f"{reason} {count}" for reason, count in result.reject_counts.items())
+    found = PromptSet(labels, scratch)
+    seen = SeenKeys()
+    for number, source in enumerate(sources):
+        opened = open_source(source)
+        say(f"{set_name}: {labels[number]} is read as {opened.read_as}")
+        while rows := list(islice(opened.prompts, BATCH)):
+            bad = ((index, row.reason, row.detail) for index, row in rows if isinstance(row, BadRow))
+            found.reject(number, bad)
+            good = [(index, row) for index, row in rows if not isinstance(row, BadRow)]
+            gradable = _merge(found, seen, number, good)
+            if held_out is not None:
+                suffix = source.suffix if isinstance(source, RowSource) else ""
+                found.add_questions([question_key(prompt.messages, suffix) for prompt in gradable])
+    found.finish()
+    found.leave_out("conflicting_gold", _conflicts(found))
+    if held_out is not None:
+        shared = {key: sets for key, question in found.questions() if (sets := held_out.sets_of(question))}
+        found.contamination = count_by_set(shared.values())
+        if drop_held_out:
+            details = {key: f"prompt {key:016x} is held out in {', '.join(sets)}" for key, sets in shared.items()}
+            found.leave_out("in_validation_or_evaluation_set", details)
+    found.draw([(source.limit, source.seed) if isinstance(source, RowSource) else (None, 0) for source in sources])
+    if found.n_prompts == 0:
+        counts = ", ".join(f"{reason} {count}" for reason, count in found.reject_counts.items())
         raise ValueError(
-            f"set {set_name!r}: no prompt is left of {result.n_rows} rows from {', '.join(labels)}"
+            f"set {set_name!r}: no prompt is left of {found.n_rows} rows from {', '.join(labels)}"
             f" (left out: {counts or 'none'}); look at these sources, or choose others"
         )
-    return result
+    return found
 
 
-def _conflicts(golds: dict[str, dict[str, str]]) -> dict[str, tuple[str, str]]:
-    return {
-        prompt_id: (
-            "conflicting_gold",
-            f"prompt {prompt_id} has the golds {', '.join(map(repr, found.values()))}",
-        )
-        for prompt_id, found in golds.items()
-        if len(found) > 1
-    }
+def _merge(found: PromptSet, seen: SeenKeys, source: int, rows: Sequence[tuple[int, Prompt]]) -> list[Prompt]:
+    """Add the rows of one batch, and the texts of prompts that come for the first time, which are handed back.
+
+    A prompt that comes with another gold counts as new: only when all is read are its golds compared.
+    """
+    keys = keys_of([prompt.prompt_id for _, prompt in rows])
+    golds = [hash(get_verifier(prompt.verifier).normal_gold(prompt.gold)) for _, prompt in rows]
+    pairs = keys + np.array(golds, np.int64).view(np.uint64)
+    new = seen.first(pairs)
+    problems = {}
+    for i in np.flatnonzero(new).tolist():
+        prompt = rows[i][1]
+        problem = get_verifier(prompt.verifier).gold_problem(prompt)
+        if problem is not None:
+            problems[int(pairs[i])] = problem
+    gradable = np.array([pair not in problems for pair in pairs.tolist()], bool)
+    found.reject(
+        source,
+        ((rows[i][0], "unparseable_gold", problems[int(pairs[i])]) for i in np.flatnonzero(~gradable).tolist()),
+    )
+    found.add_rows(source, np.array([index for index, _ in rows], np.int64)[gradable], keys[gradable])
+    new &= gradable
+    seen.add(pairs[new])
+    prompts = [rows[i][1] for i in np.flatnonzero(new).tolist()]
+    found.add_texts(prompts_batch(ids_of(keys[new]), prompts), keys[new])
+    return prompts
 
 
-def _draw(source: PromptSource, prompt_ids: Collection[str]) -> set[str]:
-    """The prompts a source gives to the set: `limit` of them by its seed, or all."""
-    if not isinstance(source, FileSource) or source.limit is None or source.limit >= len(prompt_ids):
-        return set(prompt_ids)
-    return set(Random(source.seed).sample(list(prompt_ids), source.limit))
+def _conflicts(found: PromptSet) -> dict[int, str]:
+    golds_of = found.golds_of_conflicts().items()
+    return {key: f"prompt {key:016x} has the golds {', '.join(map(repr, golds))}" for key, golds in golds_of}

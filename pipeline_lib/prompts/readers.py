@@ -1,50 +1,85 @@
-"""Rows of .jsonl, .json and .parquet files, one at a time, each with its index; a bad row is a BadRow."""
+"""Rows of .jsonl, .json, .csv and .parquet files, one at a time, each with its index; a bad row is a BadRow.
+
+All but Parquet may be compressed: .jsonl.gz.
+"""
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn, cast
 
 import pyarrow as pa
 import pyarrow.parquet
 
+from pipeline_lib.prompts.csv_rows import parse_csv
 from pipeline_lib.prompts.rows import BadRow, Row, short
 
 BATCH = 1024
+KINDS = (".jsonl", ".json", ".csv", ".parquet")
+
+Rows = Iterator[tuple[int, Row | BadRow]]
 
 
-def read_rows(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
+def read_rows(path: Path) -> Rows:
     """Index is the line's number from 0 in .jsonl, else the row's. ValueError for a file of another kind."""
-    if path.suffix not in READERS:
-        raise ValueError(
-            f"{path}: the name must end in {', '.join(READERS)}; convert the file or rename it to what it is"
-        )
     if not path.is_file():
         raise ValueError(f"{path}: no such file; paths are relative to the config file")
-    return READERS[path.suffix](path)
+    kind = _kind(path)
+    if kind == ".parquet":
+        return _read_parquet(path)
+    if kind not in KINDS:
+        names = ", ".join(KINDS)
+        raise ValueError(f"{path}: the name must end in {names}; convert the file or rename it to what it is")
+    return _read_text(path, kind)
 
 
-def _read_jsonl(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
-    with path.open("rb") as lines:
-        for index, line in enumerate(lines):
-            if line.strip():
-                yield index, _parse_line(line.removeprefix(b"\xef\xbb\xbf"))
+def stem_of(path: Path) -> str:
+    """The file's name without what says its kind: `train` of train.jsonl.gz."""
+    return Path(path.name.removesuffix(".gz")).stem
+
+
+def _kind(path: Path) -> str:
+    kind = Path(path.name.removesuffix(".gz")).suffix
+    return ".parquet.gz" if kind == ".parquet" and path.suffix == ".gz" else kind
+
+
+def _read_text(path: Path, kind: str) -> Rows:
+    index = -1
+    try:
+        with _open(path) as file:
+            for index, row in _PARSERS[kind](path, file):
+                yield index, row
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path}: not readable as gzip after row {index}: {error}; copy the file anew") from None
+
+
+def _open(path: Path) -> IO[bytes]:
+    return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+
+
+def _parse_jsonl(path: Path, lines: IO[bytes]) -> Rows:
+    for index, line in enumerate(lines):
+        if not line.isspace():
+            yield index, _parse_line(line.removeprefix(b"\xef\xbb\xbf"))
 
 
 def _parse_line(line: bytes) -> Row | BadRow:
     try:
-        return _as_row(json.loads(line.decode(), parse_constant=_refuse_constant))
+        return _as_row(_decode(line.decode()))
     except UnicodeDecodeError as error:
         return BadRow("not_utf8", f"byte {error.start} of the line is not UTF-8")
     except (ValueError, RecursionError) as error:
-        return BadRow("not_json", f"{error} in {short(line)}")
+        torn = "" if line.endswith(b"\n") else " (the file's last line, without a line end: it may be cut off)"
+        return BadRow("not_json", f"{error} in {short(line)}{torn}")
 
 
-def _read_json(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
+def _parse_json(path: Path, file: IO[bytes]) -> Rows:
     try:
-        rows = json.loads(path.read_bytes().decode("utf-8-sig"), parse_constant=_refuse_constant)
+        rows = _decode(file.read().decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{path}: not readable as JSON: {error}; if each line is an object of its own, name it .jsonl"
@@ -55,27 +90,28 @@ def _read_json(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
         yield index, _as_row(row)
 
 
-def _read_parquet(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
+def _read_parquet(path: Path) -> Rows:
     index = 0
     try:
         with pa.parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=BATCH):
-                for row in _batch_rows(batch):
+                for row in batch_rows(batch):
                     yield index, row
                     index += 1
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{path}: not readable as Parquet at row {index}: {error}; write the file anew") from None
 
 
-def _batch_rows(batch: pa.RecordBatch) -> Iterator[Row | BadRow]:
+def batch_rows(batch: pa.RecordBatch) -> Iterator[Row | BadRow]:
+    """The rows of an Arrow batch, whichever way its nested values are stored."""
     try:
         yield from batch.to_pylist()
     except UnicodeDecodeError:
         for i in range(batch.num_rows):
-            yield _parquet_row(batch.slice(i, 1))
+            yield _arrow_row(batch.slice(i, 1))
 
 
-def _parquet_row(batch: pa.RecordBatch) -> Row | BadRow:
+def _arrow_row(batch: pa.RecordBatch) -> Row | BadRow:
     try:
         row: Row = batch.to_pylist()[0]
         return row
@@ -84,11 +120,13 @@ def _parquet_row(batch: pa.RecordBatch) -> Row | BadRow:
 
 
 def _as_row(value: Any) -> Row | BadRow:
-    return value if isinstance(value, dict) else BadRow("not_object", f"found {short(value)}")
+    return value if isinstance(value, dict) else BadRow("not_object", f"a row must be an object, found {short(value)}")
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-READERS = {".jsonl": _read_jsonl, ".json": _read_json, ".parquet": _read_parquet}
+# json.loads would make a decoder of its own for each line.
+_decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
+_PARSERS = {".jsonl": _parse_jsonl, ".json": _parse_json, ".csv": parse_csv}

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from pipeline_lib.prompts.rows import Draft, Format, Row, gold_of, messages_of, utf8
+from collections.abc import Collection
+
+from pipeline_lib.prompts.rows import Draft, Format, Row, gold_of, messages_of, source_of
 
 GOLD_COLUMNS = ("solution", "ground_truth", "answer")
-SOURCE_COLUMNS = ("data_source", "dataset", "source")
+
+
+def _matches(columns: Collection[str]) -> bool:
+    return "prompt" in columns and any(name in columns for name in GOLD_COLUMNS)
 
 
 def _draft(row: Row, stem: str) -> Draft:
     gold = next((row[name] for name in GOLD_COLUMNS if row.get(name) is not None), None)
-    named = (row.get(name) for name in SOURCE_COLUMNS)
-    source = next((name for name in named if isinstance(name, str) and name), stem)
-    return Draft(utf8(source), messages_of(row.get("prompt")), gold_of(gold))
+    return Draft(source_of(row, stem), messages_of(row.get("prompt")), gold_of(gold))
 
 
 FORMAT = Format(
     name="trl",
     wants="prompt, and one of solution, ground_truth, answer",
-    matches=lambda columns: "prompt" in columns and any(name in columns for name in GOLD_COLUMNS),
+    matches=_matches,
     draft=_draft,
 )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 
 from pipeline_lib.prompts.rows import BadRow, Draft, Format, Row, gold_of, json_safe, messages_of, short, utf8
+
+
+def _matches(columns: Collection[str]) -> bool:
+    return {"data_source", "prompt", "reward_model"} <= set(columns)
 
 
 def _draft(row: Row, stem: str) -> Draft:
@@ -13,7 +17,7 @@ def _draft(row: Row, stem: str) -> Draft:
         raise BadRow("no_data_source", f"data_source must be text, not empty, found {short(data_source)}")
     messages = messages_of(row.get("prompt"))
     reward_model = row.get("reward_model")
-    if not isinstance(reward_model, Mapping):
+    if not isinstance(reward_model, dict):
         raise BadRow("no_gold", f"reward_model must hold ground_truth, found {short(reward_model)}")
     gold = gold_of(reward_model.get("ground_truth"))
     info = row.get("extra_info")
@@ -21,12 +25,12 @@ def _draft(row: Row, stem: str) -> Draft:
         data_source=utf8(data_source),
         messages=messages,
         gold=gold,
-        extra=json_safe(info) if isinstance(info, Mapping) else {},
+        extra=json_safe(info) if isinstance(info, dict) else {},
         verifier="math" if _is_math(row, reward_model) else None,
     )
 
 
-def _is_math(row: Row, reward_model: Mapping[str, object]) -> bool:
+def _is_math(row: Row, reward_model: Row) -> bool:
     """Rule-graded, and not code: the other styles need a reward model or a sandbox."""
     style = str(reward_model.get("style") or "rule")
     return style.startswith("rule") and str(row.get("ability")).lower() not in {"code", "coding"}
@@ -35,6 +39,7 @@ def _is_math(row: Row, reward_model: Mapping[str, object]) -> bool:
 FORMAT = Format(
     name="verl",
     wants="data_source, prompt, reward_model (with ground_truth)",
-    matches=lambda columns: {"data_source", "prompt", "reward_model"} <= set(columns),
+    matches=_matches,
     draft=_draft,
+    unmistakable=True,
 )

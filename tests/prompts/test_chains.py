@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prompt_cases import held_out_of
 
 from pipeline_lib.config import ChainKind, ChainSource
 from pipeline_lib.prompts.chains import read_chains, solution
@@ -95,8 +96,8 @@ def test_an_exhausted_cell_gives_all_it_has(kinds: list[str], lengths: list[int]
 
 
 def test_ingest() -> None:
-    held_out = ingest([ChainSource(kinds=["plus"], lengths=[1], count=30, seed=1)], set_name="val")
+    held_out = held_out_of(val=[ChainSource(kinds=["plus"], lengths=[1], count=30, seed=1)])
     train = ChainSource(kinds=["plus", "minus"], lengths=[1], count=200)
-    result = ingest([train], set_name="train", exclude=held_out.prompts)
+    result = ingest([train], set_name="train", held_out=held_out)
     assert result.n_prompts == 170
     assert result.reject_counts == {"in_validation_or_evaluation_set": 30}

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from prompt_cases import held_out_of, rejects_of, rows_of, trl_file
 
 from pipeline_lib.config import ChainSource, FileSource
 from pipeline_lib.prompts.ingest import ingest
 from pipeline_lib.prompts.sources import source_identity
-
-
-def trl_file(path: Path, rows: list[tuple[str, str]]) -> FileSource:
-    lines = [json.dumps({"prompt": prompt, "answer": answer, "source": "test"}) for prompt, answer in rows]
-    path.write_text("\n".join(lines))
-    return FileSource(path=str(path))
 
 
 def test_duplicates_point_to_the_merged_prompt(tmp_path: Path) -> None:
@@ -24,7 +18,7 @@ def test_duplicates_point_to_the_merged_prompt(tmp_path: Path) -> None:
     result = ingest([one, two], set_name="train")
     assert (result.n_rows, result.n_prompts, result.n_duplicates) == (4, 2, 2)
     a, b = result.prompts
-    assert [(row.source, row.row_index, row.prompt_id) for row in result.rows] == [
+    assert [(row["source"], row["row_index"], row["prompt_id"]) for row in rows_of(result)] == [
         ("0:one.jsonl", 0, a),
         ("0:one.jsonl", 1, b),
         ("0:one.jsonl", 2, a),
@@ -38,12 +32,12 @@ def test_a_prompt_with_two_golds_is_dropped_with_all_its_rows(tmp_path: Path) ->
     result = ingest([one, two], set_name="train")
     assert [prompt.gold for prompt in result.prompts.values()] == ["2"]
     assert result.reject_counts == {"conflicting_gold": 3}
-    assert {(reject.source, reject.row_index) for reject in result.rejects} == {
+    assert {(reject["source"], reject["row_index"]) for reject in rejects_of(result)} == {
         ("0:one.jsonl", 0),
         ("0:one.jsonl", 1),
         ("1:two.jsonl", 0),
     }
-    assert "'1', '3'" in result.rejects[0].detail
+    assert "'1', '3'" in rejects_of(result)[0]["detail"]
 
 
 def test_an_unparseable_gold_is_no_conflict(tmp_path: Path) -> None:
@@ -56,8 +50,8 @@ def test_every_row_is_accounted_for(tmp_path: Path) -> None:
     source = trl_file(tmp_path / "a.jsonl", [(f"{i % 30}?", str(i % 30)) for i in range(50)] + [("", "1")])
     result = ingest([source.model_copy(update={"limit": 10})], set_name="train")
     assert result.n_prompts == 10
-    assert result.n_rows == 51 == len(result.rows) + len(result.rejects) + result.n_not_drawn
-    assert {row.prompt_id for row in result.rows} == set(result.prompts)
+    assert result.n_rows == 51 == len(rows_of(result)) + len(rejects_of(result)) + result.n_not_drawn
+    assert {row["prompt_id"] for row in rows_of(result)} == set(result.prompts)
 
 
 def test_the_limit_is_drawn_by_seed_after_merging(tmp_path: Path) -> None:
@@ -78,9 +72,9 @@ def test_the_limit_of_one_source_does_not_bind_another(tmp_path: Path) -> None:
 
 
 def test_held_out_prompts_are_excluded(tmp_path: Path) -> None:
-    held_out = ingest([trl_file(tmp_path / "val.jsonl", [("a", "1")])], set_name="val")
+    held_out = held_out_of(val=[trl_file(tmp_path / "val.jsonl", [("a", "1")])])
     source = trl_file(tmp_path / "train.jsonl", [("a", "1"), ("b", "2"), ("a", "1")])
-    result = ingest([source], set_name="train", exclude=held_out.prompts)
+    result = ingest([source], set_name="train", held_out=held_out)
     assert [prompt.gold for prompt in result.prompts.values()] == ["2"]
     assert result.reject_counts == {"in_validation_or_evaluation_set": 2}
 

@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from prompt_cases import one, read, write
 
 from pipeline_lib.config import FileSource
 from pipeline_lib.prompts import FORMATS
-from pipeline_lib.prompts.files import final_answer, read_file
+from pipeline_lib.prompts.files import final_answer, open_rows
 from pipeline_lib.prompts.rows import BadRow
 from pipeline_lib.records import Prompt
 
@@ -24,22 +25,6 @@ VERL: dict[str, Any] = {
 }
 TRL = {"prompt": "1+1?", "solution": r"One and one make $\boxed{2}$."}
 GSM8K = {"question": "How much?", "answer": "A lot: <<1080=1080>>\n#### $1,080"}
-
-
-def write(path: Path, rows: list[Any]) -> Path:
-    lines = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
-    path.write_bytes(b"\n".join(lines))
-    return path
-
-
-def read(path: Path, **options: Any) -> list[Prompt | BadRow]:
-    return [row for _, row in read_file(FileSource(path=str(path), **options))]
-
-
-def one(path: Path, **options: Any) -> Prompt:
-    [prompt] = read(path, **options)
-    assert isinstance(prompt, Prompt), prompt
-    return prompt
 
 
 def test_gsm8k(tmp_path: Path) -> None:
@@ -145,7 +130,7 @@ def test_a_named_verifier_grades_what_auto_would_not(tmp_path: Path) -> None:
 
 def test_a_broken_first_line_hides_nothing(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", [b"\xff", b"", GSM8K])
-    rows = list(read_file(FileSource(path=str(path))))
+    rows = list(open_rows(FileSource(path=str(path))).prompts)
     assert [index for index, _ in rows] == [0, 2]
     assert isinstance(rows[1][1], Prompt)
 
@@ -206,29 +191,29 @@ def test_extra_is_fit_for_json(tmp_path: Path) -> None:
 
 
 def test_unknown_schema_lists_columns_and_formats(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.jsonl", [{"problem": "1+1?", "level": 1}])
+    path = write(tmp_path / "a.jsonl", [{"instruction": "1+1?", "level": 1}])
     with pytest.raises(ValueError) as caught:
         read(path)
-    for text in ("a.jsonl", "level, problem", *FORMATS, "reward_model", "solution", "question"):
+    for text in ("a.jsonl", "instruction, level", *FORMATS, "reward_model", "solution", "question", "--map"):
         assert text in str(caught.value)
 
 
 def test_the_wrong_format_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="verl: data_source"):
+    with pytest.raises(ValueError, match="verl wants data_source"):
         read(write(tmp_path / "a.jsonl", [GSM8K]), format="verl")
 
 
 def test_a_named_format_is_used(tmp_path: Path) -> None:
     row = {**GSM8K, "prompt": "1+1?", "solution": "2"}
     path = write(tmp_path / "a.jsonl", [row])
-    assert one(path).gold == "2"
+    assert one(path, format="trl").gold == "2"
     assert one(path, format="gsm8k").gold == "1080"
 
 
 @pytest.mark.parametrize(
     ("name", "content", "rule"),
     [
-        ("a.csv", b"", r"must end in \.jsonl, \.json, \.parquet"),
+        ("a.txt", b"", r"must end in \.jsonl, \.json, \.csv, \.parquet"),
         ("a.parquet", b"not Parquet", "not readable as Parquet"),
         ("a.json", b"{", r"name it \.jsonl"),
         ("a.json", b"\xff", "not readable as JSON"),

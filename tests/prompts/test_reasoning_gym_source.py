@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from pipeline_lib.config import ReasoningGymSource
-from pipeline_lib.prompts.ingest import IngestResult, ingest
+from pipeline_lib.prompts.ingest import ingest
+from pipeline_lib.prompts.prompt_set import PromptSet
 
 
-def read(*tasks: dict[str, Any], **options: Any) -> IngestResult:
+def read(*tasks: dict[str, Any], **options: Any) -> PromptSet:
     source = ReasoningGymSource.model_validate({"tasks": tasks, **options})
     return ingest([source], set_name="train")
 
@@ -21,7 +22,7 @@ CHAIN_SUM = {"name": "chain_sum", "count": 20}
 
 def test_prompts() -> None:
     result = read(CHAIN_SUM, {"name": "letter_counting", "count": 5})
-    assert result.n_rows == 25 and not result.rejects
+    assert result.n_rows == 25 and not len(result.rejects)
     assert {p.data_source for p in result.prompts.values()} == {
         "reasoning_gym/chain_sum",
         "reasoning_gym/letter_counting",
