@@ -23,7 +23,7 @@ class Message(TypedDict):
 
 def prompt_id_of(data_source: str, messages: Sequence[Message]) -> str:
     """Identity is content: 16 hex digits of the sha256 of the data source and the messages."""
-    turns = ", ".join(f"[{quoted(m['role'])}, {quoted(m['content'])}]" for m in messages)
+    turns = ", ".join([f"[{quoted(m['role'])}, {quoted(m['content'])}]" for m in messages])
     content = f"[{quoted(data_source)}, [{turns}]]"  # as json.dumps has it, in a fifth of the time
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 

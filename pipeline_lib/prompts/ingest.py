@@ -75,23 +75,25 @@ def _merge(found: PromptSet, seen: SeenKeys, source: int, rows: Sequence[tuple[i
 
     A prompt that comes with another gold counts as new: only when all is read are its golds compared.
     """
+    verifiers = {name: get_verifier(name) for name in {prompt.verifier for _, prompt in rows}}
     keys = keys_of([prompt.prompt_id for _, prompt in rows])
-    golds = [hash(get_verifier(prompt.verifier).normal_gold(prompt.gold)) for _, prompt in rows]
+    golds = [hash(verifiers[prompt.verifier].normal_gold(prompt.gold)) for _, prompt in rows]
     pairs = keys + np.array(golds, np.int64).view(np.uint64)
+    indices = np.array([index for index, _ in rows], np.int64)
     new = seen.first(pairs)
     problems = {}
     for i in np.flatnonzero(new).tolist():
         prompt = rows[i][1]
-        problem = get_verifier(prompt.verifier).gold_problem(prompt)
+        problem = verifiers[prompt.verifier].gold_problem(prompt)
         if problem is not None:
             problems[int(pairs[i])] = problem
-    gradable = np.array([pair not in problems for pair in pairs.tolist()], bool)
-    found.reject(
-        source,
-        ((rows[i][0], "unparseable_gold", problems[int(pairs[i])]) for i in np.flatnonzero(~gradable).tolist()),
-    )
-    found.add_rows(source, np.array([index for index, _ in rows], np.int64)[gradable], keys[gradable])
-    new &= gradable
+    if problems:
+        gradable = np.array([pair not in problems for pair in pairs.tolist()], bool)
+        ungradable = zip(indices[~gradable].tolist(), pairs[~gradable].tolist(), strict=True)
+        found.reject(source, [(index, "unparseable_gold", problems[pair]) for index, pair in ungradable])
+        rows = [row for row, good in zip(rows, gradable, strict=True) if good]
+        keys, pairs, indices, new = keys[gradable], pairs[gradable], indices[gradable], new[gradable]
+    found.add_rows(source, indices, keys)
     seen.add(pairs[new])
     prompts = [rows[i][1] for i in np.flatnonzero(new).tolist()]
     found.add_texts(prompts_batch(ids_of(keys[new]), prompts), keys[new])

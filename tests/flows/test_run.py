@@ -349,6 +349,20 @@ def test_ingest_accounts_for_every_row(tmp_path: Path) -> None:
     assert again.returncode == 0 and "already" in again.stdout
 
 
+def test_ingest_reads_the_columns_that_map_names(tmp_path: Path) -> None:
+    data = tmp_path / "data.csv"
+    data.write_text("ask,tell\nWhat is 2 + 3?,5\nWhat is 4 + 4?,\n")
+    root = tmp_path / "root"
+    unknown = rlsift("ingest", data, "--root", root)
+    assert unknown.returncode == 2 and "columns found: ask, tell" in unknown.stderr and "--map" in unknown.stderr
+    assert not root.exists() or not (root / "warehouse.duckdb").exists()
+    answer = rlsift("ingest", data, "--map", "prompt=ask,gold=tell", "--root", root)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.startswith("file: 0:data.csv is read as mapped (ask, tell)\n")
+    assert re.search(r"no_gold +1 +fill the gold answer in", answer.stdout)
+    assert rows(root, "SELECT gold, data_source FROM prompts") == [{"gold": "5", "data_source": "data"}]
+
+
 def test_a_dry_run_says_what_would_run_and_writes_nothing(tmp_path: Path) -> None:
     answer = rlsift("run", write_config(tmp_path), "--dry-run", "--set", "train.steps=7")
     assert answer.returncode == 0, answer.stderr
@@ -375,6 +389,9 @@ ERRORS: dict[str, tuple[Sequence[str], str]] = {
     "unknown run": (["status", "nobody", "--root", "{root}"], "no run is named 'nobody'"),
     "unknown run, report": (["report", "nobody", "--root", "{root}"], "no run is named 'nobody'"),
     "unknown root": (["status", "--root", "{elsewhere}"], "holds no warehouse"),
+    "bad --map": (["ingest", "a.jsonl", "--map", "prompt=a"], "must have the form prompt=COLUMN,gold=COLUMN"),
+    "--map with --format": (["ingest", "a.csv", "--map", "prompt=a,gold=b", "--format", "trl"], "give either --format"),
+    "unpinned hub id": (["ingest", "openai/gsm8k", "--root", "{elsewhere}"], "openai/gsm8k"),
     "bad SQL": (["sql", "SELEC 1", "--root", "{root}"], "syntax error"),
     "bad SQL with brackets": (["sql", "SELECT [/a]", "--root", "{root}"], "[/a]"),
     "unknown table": (["sql", "SELECT * FROM nothing", "--root", "{root}"], "nothing"),
