@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from flows.roots import find_root
+from pipeline_lib.config import DataFormat
 from pipeline_lib.config_file import load_config
 from tasks.errors import StepFailed
 from warehouse import Warehouse, WarehouseError
@@ -49,17 +50,6 @@ class OutputFormat(StrEnum):
     table = "table"
     csv = "csv"
     json = "json"
-
-
-class DataFormat(StrEnum):
-    auto = "auto"
-    verl = "verl"
-    trl = "trl"
-    openrlhf = "openrlhf"
-    open_instruct = "open_instruct"
-    math = "math"
-    gsm8k = "gsm8k"
-    question_answer = "question_answer"
 
 
 @app.command(epilog="Example: rlsift run configs/demo.yaml --set train.steps=10 --set selection.alpha=0.5")
@@ -112,7 +102,7 @@ def status(
 @app.command(epilog="Example: rlsift ingest train.jsonl --map prompt=conversation,gold=reward.answer")
 def ingest(
     data: Annotated[str, typer.Argument(help="A .jsonl, .json, .csv or .parquet file; a directory or a hub id.")],
-    format: Annotated[DataFormat, typer.Option(help="auto finds the format by the columns.")] = DataFormat.auto,
+    format: Annotated[DataFormat, typer.Option(help="auto finds the format by the columns.")] = "auto",
     map: Annotated[
         str | None, typer.Option("--map", metavar="prompt=COLUMN,gold=COLUMN", help="For columns of no known format.")
     ] = None,
@@ -126,7 +116,7 @@ def ingest(
     with _errors_in_words():
         from flows.commands.ingest import ingest_and_account, named_source
 
-        source = named_source(data, format.value, map, name=name, split=split, revision=revision)
+        source = named_source(data, format, map, name=name, split=split, revision=revision)
         ingest_and_account(console, Warehouse(root.absolute()), source, rejects)
 
 

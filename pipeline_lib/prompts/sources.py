@@ -39,19 +39,22 @@ def source_identity(source: PromptSource) -> str:
     A data set of the hub is known by its revision.
     """
     identity = source.model_dump(mode="json")
-    if isinstance(source, RowSource) and Path(source.path).is_dir():
-        files = sorted(path for path in Path(source.path).rglob("[!.]*") if path.is_file())
-        content = [(str(path.relative_to(source.path)), _sha256(path)) for path in files]
-        identity |= {"path": Path(source.path).name, "content": content}
-    elif isinstance(source, FileSource):
+    if isinstance(source, FileSource):
         if not Path(source.path).is_file():
             raise ValueError(f"{source.path}: no such file; paths are relative to the config file")
         identity |= {"path": Path(source.path).name, "sha256": _sha256(Path(source.path))}
-    elif isinstance(source, DatasetSource):
+    if isinstance(source, DatasetSource):
         check_source(source)
+        if Path(source.path).is_dir():
+            identity |= {"path": Path(source.path).name, "content": _content(Path(source.path))}
     if isinstance(source, ReasoningGymSource):
         identity["version"] = version("reasoning-gym")
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _content(directory: Path) -> list[tuple[str, str]]:
+    files = sorted(path for path in directory.rglob("[!.]*") if path.is_file())
+    return [(str(path.relative_to(directory)), _sha256(path)) for path in files]
 
 
 def _sha256(path: Path) -> str:

@@ -6,14 +6,14 @@ import gzip
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prompt_cases import one, read, write
 
-from pipeline_lib.config import Columns, FileSource
+from pipeline_lib.config import Columns, DataFormat, FileSource
 from pipeline_lib.prompts import FORMATS
 from pipeline_lib.prompts.files import open_rows
 from pipeline_lib.prompts.rows import BadRow
@@ -143,6 +143,11 @@ def test_a_row_of_each_format(tmp_path: Path, case: str) -> None:
     assert index == 0 and isinstance(prompt, Prompt), prompt
     assert (prompt.data_source, list(prompt.messages), prompt.gold) == (data_source, messages, gold)
     assert prompt.verifier == "math"
+
+
+def test_each_format_can_be_named_and_has_a_row_here() -> None:
+    assert set(get_args(DataFormat)) == {"auto", *FORMATS}
+    assert {form for form, _, _ in ROWS.values()} == set(FORMATS)
 
 
 def test_the_extra_columns_of_math_are_kept(tmp_path: Path) -> None:
