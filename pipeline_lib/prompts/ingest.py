@@ -48,18 +48,14 @@ def ingest(
             bad = ((index, row.reason, row.detail) for index, row in rows if isinstance(row, BadRow))
             found.reject(number, bad)
             good = [(index, row) for index, row in rows if not isinstance(row, BadRow)]
-            gradable = _merge(found, seen, number, good)
+            new = _merge(found, seen, number, good)
             if held_out is not None:
                 suffix = source.suffix if isinstance(source, RowSource) else ""
-                found.add_questions([question_key(prompt.messages, suffix) for prompt in gradable])
+                found.add_questions([question_key(prompt.messages, suffix) for prompt in new])
     found.finish()
     found.leave_out("conflicting_gold", _conflicts(found))
     if held_out is not None:
-        shared = {key: sets for key, question in found.questions() if (sets := held_out.sets_of(question))}
-        found.contamination = count_by_set(shared.values())
-        if drop_held_out:
-            details = {key: f"prompt {key:016x} is held out in {', '.join(sets)}" for key, sets in shared.items()}
-            found.leave_out("in_validation_or_evaluation_set", details)
+        _find_held_out(found, held_out, drop_held_out)
     found.draw([(source.limit, source.seed) if isinstance(source, RowSource) else (None, 0) for source in sources])
     if found.n_prompts == 0:
         counts = ", ".join(f"{reason} {count}" for reason, count in found.reject_counts.items())
@@ -98,6 +94,14 @@ def _merge(found: PromptSet, seen: SeenKeys, source: int, rows: Sequence[tuple[i
     prompts = [rows[i][1] for i in np.flatnonzero(new).tolist()]
     found.add_texts(prompts_batch(ids_of(keys[new]), prompts), keys[new])
     return prompts
+
+
+def _find_held_out(found: PromptSet, held_out: HeldOut, drop: bool) -> None:
+    shared = {key: sets for key, question in found.questions() if (sets := held_out.sets_of(question))}
+    found.contamination = count_by_set(shared.values())
+    if drop:
+        details = {key: f"prompt {key:016x} is held out in {', '.join(sets)}" for key, sets in shared.items()}
+        found.leave_out("in_validation_or_evaluation_set", details)
 
 
 def _conflicts(found: PromptSet) -> dict[int, str]:

@@ -1,6 +1,6 @@
 """What an ingest has made of the sources of one set: its prompts, its rows, and the rows that were left out.
 
-However many there are, memory holds 24 bytes a row and 16 a prompt; texts lie on disk.
+Memory holds 20 bytes a row and 24 a prompt; texts lie on disk.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from prompt_cases import held_out_of, rejects_of, rows_of, trl_file
+from prompt_cases import held_out_of, rejects_of, rows_of, trl_file, write
 
 from pipeline_lib.config import ChainSource, FileSource
 from pipeline_lib.prompts.ingest import ingest
@@ -69,6 +70,28 @@ def test_the_limit_of_one_source_does_not_bind_another(tmp_path: Path) -> None:
     one = trl_file(tmp_path / "one.jsonl", [("a", "1"), ("b", "2")]).model_copy(update={"limit": 1})
     two = trl_file(tmp_path / "two.jsonl", [("a", "1"), ("b", "2"), ("c", "3")])
     assert ingest([one, two], set_name="train").n_prompts == 3
+
+
+def test_sources_of_different_columns_make_one_set(tmp_path: Path) -> None:
+    one = trl_file(tmp_path / "one.jsonl", [("a", "1")])
+    info: list[Any] = [{"index": 3}, {"index": "9a-b", "deep": {"n": [1]}}, None]
+    rows = [
+        {"data_source": "x", "prompt": f"{i}?", "reward_model": {"ground_truth": "1"}, "extra_info": extra}
+        for i, extra in enumerate(info)
+    ]
+    two = FileSource(path=str(write(tmp_path / "two.jsonl", rows)))
+    said: list[str] = []
+    result = ingest([one, two], set_name="train", say=said.append)
+    assert [prompt.extra for prompt in result.prompts.values()] == [{}, info[0], info[1], {}]
+    assert [sentence.split(" (")[0] for sentence in said] == [
+        "train: 0:one.jsonl is read as trl",
+        "train: 1:two.jsonl is read as verl",
+    ]
+
+
+def test_a_prompt_a_hundred_times_over_is_one(tmp_path: Path) -> None:
+    result = ingest([trl_file(tmp_path / "a.jsonl", [("a", "1"), ("b", "2")] * 100)], set_name="train")
+    assert (result.n_rows, result.n_prompts, result.n_duplicates) == (200, 2, 198)
 
 
 def test_held_out_prompts_are_excluded(tmp_path: Path) -> None:
