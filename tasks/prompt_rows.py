@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from pipeline_lib.config import RowSource
+from pipeline_lib.config import DatasetSource, FileSource
 from pipeline_lib.prompts.arrow import prompt_of
 from pipeline_lib.prompts.ingest import ingest
 from pipeline_lib.prompts.prompt_set import PromptSet
@@ -45,7 +45,9 @@ PROMPTS = """
 PIECE = 100_000
 
 
-def ingest_data(warehouse: Warehouse, source: RowSource, say: Callable[[str], None]) -> tuple[PromptSet, bool]:
+def ingest_data(
+    warehouse: Warehouse, source: FileSource | DatasetSource, say: Callable[[str], None]
+) -> tuple[PromptSet, bool]:
     """Read one data set into the warehouse, outside any run; also says whether it was all there already.
 
     `say` is told the format that was found before anything is written.

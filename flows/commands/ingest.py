@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from flows.commands.tables import rich_table
-from pipeline_lib.config import Columns, DataFormat, DatasetSource, FileSource, RowSource
+from pipeline_lib.config import Columns, DataFormat, DatasetSource, FileSource
 from pipeline_lib.prompts.prompt_set import PromptSet
 from pipeline_lib.prompts.readers import KINDS
 from pipeline_lib.prompts.rejects import REMEDIES
@@ -18,7 +18,9 @@ from tasks.prompt_rows import ingest_data
 from warehouse import Warehouse
 
 
-def ingest_and_account(console: Console, warehouse: Warehouse, source: RowSource, n_rejects: int) -> None:
+def ingest_and_account(
+    console: Console, warehouse: Warehouse, source: FileSource | DatasetSource, n_rejects: int
+) -> None:
     """Ingest `source`, print its format and the counts, and list up to `n_rejects` of the rows that were left out."""
     found, known = ingest_data(warehouse, source, lambda sentence: console.print(escape(sentence), soft_wrap=True))
     sources, verifiers = _names(found, "data_source"), _names(found, "verifier")
@@ -41,7 +43,7 @@ def ingest_and_account(console: Console, warehouse: Warehouse, source: RowSource
 
 def named_source(
     data: str, form: DataFormat, mapping: str | None, *, name: str | None, split: str, revision: str | None
-) -> RowSource:
+) -> FileSource | DatasetSource:
     """What the words of the command line name: a file by its ending, else a data set of the package `datasets`."""
     columns = None if mapping is None else _columns(mapping)
     if columns is not None and form != "auto":
