@@ -146,6 +146,7 @@ def test_the_hash_changes_with_any_value(config_file: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "package", "extra"),
     [
+        ("prompts.train=[{type: dataset, path: org/name, revision: v1}]", "datasets", "datasets"),
         ("train.lora={rank: 4}", "peft", "lora"),
         ("train.backend={type: deepspeed}", "deepspeed", "deepspeed"),
         ("train.sampler={type: posterior, prior: {type: clusters}}", "sklearn", "difficulty"),
