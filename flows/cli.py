@@ -1,4 +1,4 @@
-"""The command line: rlsift run | dashboard | plan | status | ingest | sql | report.
+"""The command line: rlsift run | dashboard | schedule | plan | status | ingest | sql | report.
 
 Prefect and torch are imported only by the commands that need them: `status` and `sql` answer at once.
 """
@@ -160,6 +160,28 @@ def dashboard(
         from flows.commands.dashboard import serve_dashboard
 
         serve_dashboard((root or Path(os.environ.get("RLSIFT_ROOT", "runs"))).absolute(), port, console)
+
+
+@app.command(epilog="Example: rlsift schedule configs/demo.yaml --at 22:00 --timezone Europe/Berlin")
+def schedule(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="YAML file of the run, or the name of one in the root.")],
+    overrides: Overrides = None,
+    root: RootInstead = None,
+    every: Annotated[str | None, typer.Option(metavar="TIME", help="30m, 12h, 1d: the first stage at once.")] = None,
+    at: Annotated[str | None, typer.Option(metavar="HH:MM", help="A time of day.")] = None,
+    timezone: Annotated[str, typer.Option(help="Of --at.")] = "UTC",
+    off: Annotated[bool, typer.Option("--off", help="Take the schedule of the run away.")] = False,
+) -> None:
+    """Have the dashboard take the stages of a run one by one, each beginning where the last ended."""
+    with _errors_in_words():
+        from flows.commands.schedule import schedule_run, unschedule_run
+        from flows.runs import find_run
+
+        config = load_config(Path(run), overrides, root) if Path(run).is_file() else find_run(find_root(root), run)
+        if off:
+            unschedule_run(console, config)
+        else:
+            schedule_run(console, config, every=every, at=at, timezone=timezone)
 
 
 @contextmanager

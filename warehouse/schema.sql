@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS runs (
     config JSON NOT NULL,
     config_hash VARCHAR NOT NULL,
     stages INTEGER NOT NULL,
-    status VARCHAR NOT NULL,             -- running, completed, failed
+    status VARCHAR NOT NULL,             -- running, waiting (for its next stage), completed, failed
     created_at TIMESTAMPTZ NOT NULL,
     updated_at TIMESTAMPTZ NOT NULL
 );

@@ -75,6 +75,12 @@ class Dashboard:
     def run(self, run: str) -> dict[str, Any]:
         return self.ask("/flow_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})[0]
 
+    def child(self, run: str, name: str) -> str:
+        """The run of another deployment that `run` has started."""
+        filter = {"parent_flow_run_id": {"any_": [run]}, "name": {"any_": [name]}}
+        [found] = self.ask("/flow_runs/filter", {"flow_runs": filter})
+        return found["id"]
+
     def wait_for(self, run: str, state: str, *, attempt: int = 1) -> None:
         def reached() -> bool:
             assert self.process.poll() is None, self.said()
