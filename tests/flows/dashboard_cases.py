@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,9 @@ class Dashboard:
         [found] = self.ask("/deployments/filter", {"deployments": {"name": {"any_": [name]}}})
         return found["id"]
 
-    def create_run(self, deployment: str, parameters: dict[str, Any]) -> str:
-        return self.ask(f"/deployments/{self.deployment(deployment)}/create_flow_run", {"parameters": parameters})["id"]
+    def create_run(self, deployment: str, parameters: dict[str, Any], tags: Sequence[str] = ()) -> str:
+        wanted = {"parameters": parameters, "tags": list(tags)}
+        return self.ask(f"/deployments/{self.deployment(deployment)}/create_flow_run", wanted)["id"]
 
     def run(self, run: str) -> dict[str, Any]:
         return self.ask("/flow_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})[0]
