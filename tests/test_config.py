@@ -91,12 +91,21 @@ def test_overrides(config_file: Path) -> None:
     assert config.prompts.train[0].count == 9  # type: ignore[union-attr]
 
 
+def test_a_section_that_leaves_out_its_type_is_of_the_default_one(config_file: Path) -> None:
+    config = load_config(config_file, ["train.loss.clip_high=0.3", "selection.alpha=0.5"])
+    assert (config.train.loss.type, config.train.loss.clip_high) == ("dapo", 0.3)
+    assert (config.selection.type, config.selection.alpha) == ("influence", 0.5)
+    other = load_config(config_file, ["selection={type: random, alpha: 0.5}", "selection.alpha=0.25"])
+    assert (other.selection.type, other.selection.alpha) == ("random", 0.25)
+
+
 @pytest.mark.parametrize(
     ("override", "words"),
     [
         ("train.stepz=3", ["run.yaml", "train.stepz = 3", "no such key"]),
         ("train.group_size=1", ["train.group_size = 1", "greater than or equal to 2"]),
-        ("selection.alpha=0", ["selection = {'alpha': 0}", "`type` is missing"]),
+        ("selection.alpha=0", ["selection.alpha = 0", "greater than 0"]),
+        ("influence.dimension=64", ["influence = {'dimension': 64}", "`type` is missing"]),
         ("selection={type: influence, alpha: 0}", ["selection.alpha = 0", "greater than 0"]),
         ("prompts.train.0.count=0", ["prompts.train.0.count = 0", "greater than 0"]),
         ("generation.top_p=0.9", ["top_p=0.9", "off-policy"]),
