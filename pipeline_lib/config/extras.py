@@ -20,6 +20,8 @@ def missing_extras(config: RunConfig) -> list[str]:
 
 def _needed(config: RunConfig) -> Iterator[tuple[str, str, str]]:
     """(key, package, extra)"""
+    if config.generation.engine.type == "vllm":
+        yield "generation.engine=vllm", "vllm", "vllm"
     train = config.train
     if train.lora is not None:
         yield "train.lora", "peft", "lora"
