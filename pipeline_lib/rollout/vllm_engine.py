@@ -14,7 +14,6 @@ from pipeline_lib.rollout.engine import Completion, SamplingParams, make_complet
 
 # The distribution sampled from has probability 0 there; vLLM knows no -inf, and e^-100 is below float32's sums.
 SUPPRESSED = -100.0
-VERSION = "0.32.0"
 
 
 class VllmEngine:
@@ -32,8 +31,8 @@ class VllmEngine:
             import vllm
         except ImportError:
             raise ValueError(
-                "generation.engine=vllm: vllm is not installed; on a GPU "
-                'pip install -e ".[vllm]", on a CPU see `make test-vllm`, or set generation.engine: transformers'
+                "generation.engine=vllm: vllm is not installed; `make vllm` installs its CPU build, "
+                "`VLLM=vllm make vllm` the one for GPUs; or set generation.engine: transformers"
             ) from None
         self._policy, self._vllm, self._on_cpu = policy, vllm, on_cpu
         self._llm = vllm.LLM(
