@@ -37,7 +37,8 @@ class Server:
         self.log = directory / "server.log"
         with self.log.open("w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(policy), *options],
+                # What `vllm serve` comes to; it asks for the version of a package that the CPU twin is not called.
+                [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(policy), *options],
                 env=os.environ | environment,
                 stdout=log,
                 stderr=log,
