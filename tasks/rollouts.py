@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -34,7 +35,7 @@ class RolloutStep(Step):
         raise NotImplementedError
 
     def settings(self) -> dict[str, Any]:
-        generation = self.run.generation.model_dump(mode="json", exclude={"max_prompt_tokens"})
+        generation = self.run.generation.what_is_sampled()
         return {
             "generation": generation,
             "samples": self.samples,
@@ -78,9 +79,8 @@ class RolloutStep(Step):
                 device=resolve_device(self.run.device),
                 dtype=getattr(torch, self.run.dtype),
             )
-            engine = make_engine(self.run.generation.engine, policy)
             params = SamplingParams.of(self.run.generation, self.samples)
-            with Grader() as grader:
+            with Grader() as grader, closing(make_engine(self.run.generation, policy)) as engine:
                 for index in missing:
                     rollout = roll_out(policy, engine, grader.grade, shards[index], params, self.seed(index))
                     self._record_shard(at, index, rollout.groups)
@@ -103,7 +103,7 @@ class RolloutStep(Step):
         metadata = {
             "fingerprint": at.fingerprint,
             "policy_id": self.policy.outputs["policy_id"],
-            "engine": self.run.generation.engine,
+            "engine": self.run.generation.engine.type,
             "temperature": str(self.run.generation.temperature),
             "top_p": str(self.run.generation.top_p),
             "max_tokens": str(self.run.generation.max_tokens),

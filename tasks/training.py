@@ -48,7 +48,7 @@ class TrainStage(Step):
     def settings(self) -> dict[str, Any]:
         return {
             "train": self.run.train.model_dump(mode="json", exclude=HOW_NOT_WHAT),
-            "generation": self.run.generation.model_dump(mode="json", exclude={"max_prompt_tokens"}),
+            "generation": self.run.generation.what_is_sampled(),
             "dtype": self.run.dtype,
             "seed": self.run.seed,
             "stage": self.stage,

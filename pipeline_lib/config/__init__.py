@@ -28,7 +28,15 @@ from pipeline_lib.config.prompts import (
     ReasoningGymTask,
     Sources,
 )
-from pipeline_lib.config.rollouts import Evaluation, Generation, Offline
+from pipeline_lib.config.rollouts import (
+    Engine,
+    Evaluation,
+    Generation,
+    Offline,
+    TransformersEngine,
+    VllmEngine,
+    VllmServer,
+)
 from pipeline_lib.config.run import RunConfig
 from pipeline_lib.config.sampling import (
     ClusterPrior,
@@ -82,6 +90,7 @@ __all__ = [
     "DrGrpoLoss",
     "DriftDetector",
     "DynamicSampler",
+    "Engine",
     "Evaluation",
     "ExactInfluence",
     "FileSource",
@@ -130,9 +139,12 @@ __all__ = [
     "Tracker",
     "TrackioTracker",
     "Train",
+    "TransformersEngine",
     "UniformSampler",
     "Validation",
     "VarianceSigmoidSampler",
+    "VllmEngine",
+    "VllmServer",
     "WandbTracker",
     "config_hash",
 ]

@@ -12,7 +12,8 @@ from pipeline_lib.config.sampling import NoPrior, PosteriorSampler
 def missing_extras(config: RunConfig) -> list[str]:
     """In words, what must be installed before the run can come to its end."""
     return [
-        f'{key} needs {package}, which is not installed: pip install -e ".[{extra}]"'
+        f"{key} needs {package}, which is not installed: "
+        + ("make vllm, or VLLM=vllm make vllm for a GPU" if package == "vllm" else f'pip install -e ".[{extra}]"')
         for key, package, extra in _needed(config)
         if find_spec(package) is None
     ]
@@ -20,6 +21,8 @@ def missing_extras(config: RunConfig) -> list[str]:
 
 def _needed(config: RunConfig) -> Iterator[tuple[str, str, str]]:
     """(key, package, extra)"""
+    if config.generation.engine.type == "vllm":
+        yield "generation.engine=vllm", "vllm", "vllm"
     train = config.train
     if train.lora is not None:
         yield "train.lora", "peft", "lora"

@@ -50,6 +50,15 @@ class RunConfig(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def one_engine_a_machine(self) -> RunConfig:
+        if self.generation.engine.type == "vllm" and self.train.backend.processes > 1:
+            raise ValueError(
+                f"generation.engine=vllm with train.backend.processes={self.train.backend.processes}: each process "
+                "would start an engine of its own on the same GPUs; run a server (engine: vllm_server), or train in one"
+            )
+        return self
+
     @property
     def scoring_tokens(self) -> int:
         """Padded tokens of one forward pass that scores."""

@@ -32,7 +32,8 @@ class NothingGraded(RuntimeError):
 class Trainer:
     """Trains the back end's policy in place for at most `config.steps` updates.
 
-    `roll_out(prompt_ids, seed)` samples and grades groups from the current policy. Everything that the loop
+    `roll_out(prompt_ids, seed)` samples and grades groups from the current policy, which `hand_over` gives to an engine
+    with weights of its own, called whenever they have changed. Everything that the loop
     remembers is in the checkpoint, and every random draw is a function of (seed, step, round), so a resumed
     stage takes the same decisions as one that was never stopped. Every process runs the same loop over the same
     groups; the first one writes.
@@ -50,11 +51,12 @@ class Trainer:
         max_tokens: int,
         directory: Path,
         validate: Callable[[], float | None] | None = None,
+        hand_over: Callable[[], None] = lambda: None,
     ) -> None:
         self._backend, self._policy_id, self._reference = backend, policy_id, reference
         self._sampler, self._roll_out = sampler, roll_out
         self._config, self._max_tokens, self._directory = config, max_tokens, directory
-        self._validate = validate
+        self._validate, self._hand_over = validate, hand_over
         self._sizer = RoundSizer(config.refill, config.prompts_per_step, backend.ranks.size)
         self._carried: list[RolloutGroup] = []
         self._step = 0
@@ -82,6 +84,7 @@ class Trainer:
         finite, and NothingGraded.
         """
         self._resume()
+        self._hand_over()
         while self._step < self._config.steps and self._ended_early is None:
             before_step()
             self._ended_early = self._one_step()
@@ -120,6 +123,8 @@ class Trainer:
         )
         filled = time.perf_counter()
         update = self._update(step, batch, learning_rate)
+        if update is not None:
+            self._hand_over()
         self._carried = batch.carried
         self._step = step
         self._num_tokens += 0 if update is None else update.num_tokens
