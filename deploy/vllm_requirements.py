@@ -2,8 +2,8 @@
 
     python deploy/vllm_requirements.py vllm-0.32.0-….whl > requirements.txt
 
-Its own list cannot be met beside Prefect 3.9: it pins fastapi below 0.137, and Prefect asks for 0.139 or newer. torch is
-there in the same version; torch's companions for pictures and sound are asked for and not used.
+Its own list cannot be met beside Prefect 3.9: it pins fastapi below 0.137, and Prefect asks for 0.139 or newer. torch
+is there in the same version; torch's companions for pictures and sound are asked for and not used.
 """
 
 from __future__ import annotations
