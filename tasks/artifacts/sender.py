@@ -96,12 +96,17 @@ class Sender:
             while failures < MAX_FAILURES and (taken := self._take()) is not None:
                 name, build = taken
                 try:
-                    self._send(client, name, build())
+                    shown = build()
+                except Exception as error:  # no page is worth a step
+                    logger.warning("%s cannot be shown on the page of this run: %r", name, error)
+                    continue
+                try:
+                    self._send(client, name, shown)
                     failures = 0
-                except Exception as error:  # of the server, the network, the snapshot: no reason to end the step
+                except Exception as error:  # of the server or the network
                     failures += 1
                     if failures == 1:
-                        logger.warning("This run's page lacks %s for now: %s: %s", name, type(error).__name__, error)
+                        logger.warning("The page of this run lacks %s for now: %r", name, error)
                     with self._changed:
                         self._waiting.setdefault(name, build)
                     time.sleep(RETRY_SECONDS)
