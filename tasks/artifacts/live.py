@@ -66,8 +66,7 @@ class PageReporter:
         assert self._step is not None
         bar = ""
         if self._step.total:
-            share = min(1.0, self._step.done / self._step.total)
-            full = round(share * BAR)
-            bar = f"`{'█' * full}{'░' * (BAR - full)}` **{share:.0%}** "
-        shown = Shown("How far the running step is.", bar + sentence)
+            full = round(BAR * min(1.0, self._step.done / self._step.total))
+            bar = f"`{'█' * full}{'░' * (BAR - full)}`"
+        shown = Shown(sentence, f"{bar} {sentence}".lstrip())
         self._sender.put("progress", lambda: shown)

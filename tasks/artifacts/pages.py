@@ -46,12 +46,11 @@ def difficulty(warehouse: Warehouse, run_id: str, stage: int) -> Shown:
     n = sum(row["n_prompts"] for row in rows)
     right, wrong = (sum(r["n_prompts"] for r in rows if r["pass_rate"] == edge) for edge in (1.0, 0.0))
     picture = base64.b64encode(pass_rate_picture(rows).encode()).decode()
-    text = (
+    description = (
         f"Of {n:,} prompts **{right:,}** were all right, **{wrong:,}** all wrong and **{n - right - wrong:,}** mixed. "
-        "A prompt that is always or never right teaches nothing.\n\n"
-        f"![Prompts by pass rate](data:image/svg+xml;base64,{picture})"
+        "A prompt that is always or never right teaches nothing."
     )
-    return Shown("How hard the pool is for the initial policy.", text)
+    return Shown(description, f"![Prompts by pass rate](data:image/svg+xml;base64,{picture})")
 
 
 def selection(warehouse: Warehouse, run_id: str, stage: int) -> Shown:

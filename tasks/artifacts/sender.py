@@ -33,7 +33,7 @@ logger = logging.getLogger("rlsift.page")
 
 @dataclass(frozen=True)
 class Shown:
-    """One artifact: Markdown, or rows of a table, under a sentence that says what it is."""
+    """One artifact: Markdown, or rows of a table. The list of a run's artifacts shows the description alone."""
 
     description: str
     data: str | Sequence[Mapping[str, Any]]

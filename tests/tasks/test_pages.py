@@ -45,7 +45,7 @@ def test_ingest_says_what_was_left_out_and_why(warehouse: Warehouse) -> None:
 def test_the_pool_is_counted_by_outcome_beside_its_picture(warehouse: Warehouse) -> None:
     shown = difficulty(warehouse, RUN, 0)
     assert shown.type == "markdown"
-    assert "Of 4 prompts **2** were all right, **1** all wrong and **1** mixed." in shown.text
+    assert "Of 4 prompts **2** were all right, **1** all wrong and **1** mixed." in shown.description
     picture = base64.b64decode(shown.text.partition("base64,")[2].rstrip(")"))
     assert ElementTree.fromstring(picture).tag.endswith("svg")
 
