@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from functools import partial
 
 from tasks.artifacts.live import PageReporter
-from tasks.artifacts.pages import PAGES
-from tasks.artifacts.sender import Sender
+from tasks.artifacts.pages import PAGES, Page
+from tasks.artifacts.sender import Sender, Shown
 from tasks.progress import get_reporter, use_reporter
 from tasks.step import Step
 from warehouse import Warehouse
 
 STARTED_BY_A_WORKER = "PREFECT__FLOW_RUN_ID"
+TAKEN = "SELECT 1 FROM run_steps WHERE run_id = $1 AND stage = $2 AND name = $3 AND fingerprint = $4"
 
 
 @contextmanager
@@ -34,4 +35,11 @@ def on_the_page(step: Step) -> Iterator[None]:
         with use_reporter(PageReporter(get_reporter(), step, warehouse, sender)):
             yield
         for name, page in PAGES.get(step.name, {}).items():
-            sender.put(name, partial(page, warehouse, step.run.name, step.stage))
+            sender.put(name, partial(page_of, page, warehouse, step))
+
+
+def page_of(page: Page, warehouse: Warehouse, step: Step) -> Shown:
+    taken = [step.run.name, step.stage, step.name, step.fingerprint]
+    if warehouse.snapshot_query(TAKEN, taken).num_rows == 0:
+        warehouse.publish()  # found complete by a run that is new: perform records that, and leaves it at that
+    return page(warehouse, step.run.name, step.stage)

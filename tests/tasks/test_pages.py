@@ -6,12 +6,15 @@ import base64
 import json
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from page_cases import RUN, two_stages
+from step_cases import FileStep, run_config
 
 from pipeline_lib.report.pass_rate_picture import pass_rate_picture
+from tasks.artifacts import page_of
 from tasks.artifacts.pages import (
     difficulty,
     evaluations,
@@ -22,6 +25,7 @@ from tasks.artifacts.pages import (
     training_steps,
 )
 from tasks.artifacts.sender import MAX_CHARACTERS, Shown
+from tasks.step import perform
 from warehouse import Warehouse
 
 
@@ -128,3 +132,15 @@ def test_a_table_too_long_for_the_server_loses_its_last_rows() -> None:
     assert len(shown.text) <= MAX_CHARACTERS
     kept = [row["n"] for row in json.loads(shown.text)]
     assert kept == list(range(len(kept))) and len(kept) > 50
+
+
+def test_a_step_that_a_new_run_finds_complete_is_on_its_page(tmp_path: Path) -> None:
+    def page(warehouse: Warehouse, run_id: str, stage: int) -> Shown:
+        taken = warehouse.snapshot_query("SELECT 1 FROM run_steps WHERE run_id = $1 AND stage = $2", [run_id, stage])
+        return Shown("", [{"steps": taken.num_rows}])
+
+    first = FileStep(run_config(tmp_path / "root"), 1, output=tmp_path / "output")
+    perform(first)
+    again = replace(first, run=run_config(tmp_path / "root", name="another"))
+    assert perform(again).cached
+    assert page_of(page, Warehouse(first.root), again).data == [{"steps": 1}]
