@@ -120,7 +120,8 @@ def test_in_a_browser_a_failed_stage_is_retried_and_its_artifacts_are_read(
         page.get_by_text("Cached", exact=True).first.scroll_into_view_if_needed()
         look(page, pictures, "6-cached")
         page.get_by_role("tab", name="Artifacts").click()
-        page.get_by_text("typed-stage-1-evaluation").first.scroll_into_view_if_needed()
+        page.get_by_text("typed-stage-1-evaluation").first.wait_for()
+        page.mouse.wheel(0, 2000)
         look(page, pictures, "7-artifacts")
         selection = artifacts(dashboard, run)["typed-stage-1-selection"]
         page.goto(f"/v2/artifacts/artifact/{selection['id']}", wait_until="commit")
