@@ -14,6 +14,7 @@ from pipeline_lib.grpo.worker import ERROR
 from pipeline_lib.tracking import Trackers
 from pipeline_lib.tracking.names import metrics_of
 from tasks.errors import StepFailed
+from tasks.log_stream import LogStream
 from tasks.policy import policy_row
 from tasks.prompt_rows import load_prompts
 from tasks.step import Done, Step, Work, Workshop, fingerprints
@@ -138,10 +139,12 @@ class TrainStage(Step):
         at.reporter.start(self.label, self.run.train.steps, "steps", done=carried)
         if finished:  # an earlier attempt may have been killed before it carried its last ones
             self._carry_records(directory, at, trackers, finished)
+        output = LogStream(log_path)
         with worker_process("pipeline_lib.grpo.worker", [str(directory)], log_path) as worker:
             running = True
             while running:
                 running = worker.poll() is None
+                output.look(last=not running)
                 new = [step for step in finished_steps(directory / "records") if step > carried]
                 if new:
                     last = self._carry_records(directory, at, trackers, new)
