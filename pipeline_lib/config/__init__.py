@@ -30,6 +30,7 @@ from pipeline_lib.config.prompts import (
 )
 from pipeline_lib.config.rollouts import Evaluation, Generation, Offline
 from pipeline_lib.config.run import RunConfig
+from pipeline_lib.config.runners import DaskRunner, LocalRunner, RayRunner, TaskRunner
 from pipeline_lib.config.sampling import (
     ClusterPrior,
     Controller,
@@ -77,6 +78,7 @@ __all__ = [
     "ConfigError",
     "Controller",
     "DapoLoss",
+    "DaskRunner",
     "DeepSpeedBackend",
     "Diagnosis",
     "DrGrpoLoss",
@@ -95,6 +97,7 @@ __all__ = [
     "InfluenceBase",
     "InfluenceSelection",
     "LearnabilitySelection",
+    "LocalRunner",
     "Lora",
     "Loss",
     "LossBase",
@@ -116,6 +119,7 @@ __all__ = [
     "Prompts",
     "Ramp",
     "RandomSelection",
+    "RayRunner",
     "ReasoningGymSource",
     "ReasoningGymTask",
     "Refill",
@@ -125,6 +129,7 @@ __all__ = [
     "Selection",
     "SelectionBase",
     "Sources",
+    "TaskRunner",
     "TensorBoardTracker",
     "TorchBackend",
     "Tracker",
