@@ -18,7 +18,6 @@ from tasks.runners.mapped import MappedShards
 ON_THIS_MACHINE = {
     "address": "local",  # not one that somebody else has started here
     "include_dashboard": False,
-    "_node_ip_address": "127.0.0.1",
 }
 
 
