@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 
+from pipeline_lib.kept import drop_kept
 from pipeline_lib.parquet import is_readable
 from pipeline_lib.records import Prompt, RolloutGroup
 from tasks.prompt_rows import load_prompts
+from tasks.rollout_shard import FinishedShard, RolloutShard, roll_out_shard
+from tasks.runners import open_runner
 from tasks.step import Done, Step, Work, Workshop
-from warehouse.lake import read_shard, verify_shard, write_shard
+from warehouse.lake import read_shard, verify_shard
 
 if TYPE_CHECKING:
     from pipeline_lib.rollout.stats import Phase
@@ -66,27 +68,15 @@ class RolloutStep(Step):
         finished = self._finished_shards(at)
         n_finished = sum(len(shards[i]) for i in finished)
         at.reporter.start(self.label, len(prompts), "prompts", done=n_finished)
-        missing = [i for i in range(len(shards)) if i not in finished]
+        missing = [self._shard(at, i, shards[i]) for i in range(len(shards)) if i not in finished]
         if missing:
-            import torch
-
-            from pipeline_lib.policy import load_policy, resolve_device
-            from pipeline_lib.rewards.grader import Grader
-            from pipeline_lib.rollout import SamplingParams, make_engine, roll_out
-
-            policy = load_policy(
-                self.policy.outputs["path"],
-                device=resolve_device(self.run.device),
-                dtype=getattr(torch, self.run.dtype),
-            )
-            params = SamplingParams.of(self.run.generation, self.samples)
-            with Grader() as grader, closing(make_engine(self.run.generation, policy)) as engine:
-                for index in missing:
-                    rollout = roll_out(policy, engine, grader.grade, shards[index], params, self.seed(index))
-                    self._record_shard(at, index, rollout.groups)
-                    solved = sum(g.n_correct for g in rollout.groups)
-                    graded = sum(len(g.graded) for g in rollout.groups)
-                    at.reporter.advance(len(rollout.groups), pass_rate=solved / max(1, graded))
+            try:
+                with open_runner(self.run.task_runner) as runner:
+                    for shard in runner.map(roll_out_shard, missing):
+                        self._record_shard(at, shard)
+                        at.reporter.advance(len(shard.stats), pass_rate=shard.pass_rate)
+            finally:
+                drop_kept()  # the next step may need the memory
         return [self._shard_path(at.fingerprint, index) for index in range(len(shards))]
 
     def prompts(self, at: Workshop) -> Sequence[Prompt]:
@@ -96,29 +86,33 @@ class RolloutStep(Step):
         rows = at.warehouse.query("SELECT * FROM shards WHERE fingerprint = $1", [at.fingerprint]).to_pylist()
         return {r["shard_index"] for r in rows if verify_shard(self.root / r["path"], r["sha256"])}
 
-    def _record_shard(self, at: Workshop, index: int, groups: Sequence[RolloutGroup]) -> None:
-        from pipeline_lib.rollout import groups_to_table, rollout_stats
+    def _shard(self, at: Workshop, index: int, prompts: Sequence[Prompt]) -> RolloutShard:
+        return RolloutShard(
+            label=f"{self.label} · shard {index}",
+            index=index,
+            root=self.root,
+            path=self._shard_path(at.fingerprint, index),
+            fingerprint=at.fingerprint,
+            prompts=tuple(prompts),
+            seed=self.seed(index),
+            samples=self.samples,
+            generation=self.run.generation,
+            phase=self.phase,
+            policy_id=self.policy.outputs["policy_id"],
+            policy_path=self.policy.outputs["path"],
+            device=self.run.device,
+            dtype=self.run.dtype,
+        )
 
-        path = self._shard_path(at.fingerprint, index)
-        metadata = {
-            "fingerprint": at.fingerprint,
-            "policy_id": self.policy.outputs["policy_id"],
-            "engine": self.run.generation.engine.type,
-            "temperature": str(self.run.generation.temperature),
-            "top_p": str(self.run.generation.top_p),
-            "max_tokens": str(self.run.generation.max_tokens),
-            "seed": str(self.seed(index)),
-        }
-        shard = write_shard(self.root / path, groups_to_table(groups), metadata)
+    def _record_shard(self, at: Workshop, shard: FinishedShard) -> None:
         row = {
-            "shard_index": index,
-            "path": path,
-            "n_rows": shard.n_rows,
-            "n_bytes": shard.n_bytes,
-            "sha256": shard.sha256,
+            "shard_index": shard.index,
+            "path": shard.path,
+            "n_rows": shard.file.n_rows,
+            "n_bytes": shard.file.n_bytes,
+            "sha256": shard.file.sha256,
         }
-        stats = rollout_stats(groups, step=0, phase=self.phase, policy_id=self.policy.outputs["policy_id"])
-        at.record({"shards": pa.Table.from_pylist([row]), "rollout_stats": stats})
+        at.record({"shards": pa.Table.from_pylist([row]), "rollout_stats": shard.stats})
 
     @staticmethod
     def _shard_path(fingerprint: str, index: int) -> str:

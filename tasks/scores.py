@@ -166,7 +166,7 @@ class Score(Step):
         from pipeline_lib.influence.shards import direction_norms, pool_products
         from tasks.scoring import score_all
 
-        score_all(job, self.run.influence.workers, self.label, at.reporter)
+        score_all(job, self.run, self.label, at.reporter)
         products, drifts = pool_products(job)
         return scores_from_products(products, list(job.validation), direction_norms(job)), drifts
 

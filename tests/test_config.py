@@ -122,6 +122,10 @@ def test_a_section_that_leaves_out_its_type_is_of_the_default_one(config_file: P
         ),
         ("tracking=[{type: board}]", ["tracking", "'board'", "tensorboard"]),
         ("tracking=[{type: wandb, mode: shared}]", ["tracking.0.mode = 'shared'", "'offline' or 'online'"]),
+        ("task_runner={type: dask}", ["address=None and workers=None", "give the address of a scheduler, or how many"]),
+        ("task_runner={type: dask, address: 'tcp://a:1', workers: 2}", ["workers=2", "and not both"]),
+        ("task_runner={type: ray, num_cpus: 0}", ["task_runner.num_cpus = 0", "greater than 0"]),
+        ("task_runner={type: spark}", ["task_runner", "'spark'", "'local', 'dask', 'ray'"]),
         ("influence={type: exact, max_kl: .inf}", ["influence.max_kl = inf", "finite"]),
         (
             "influence={type: projected, kind: sparse, dimension: 4}",
@@ -160,6 +164,8 @@ def test_the_hash_changes_with_any_value(config_file: Path) -> None:
         ("train.sampler={type: posterior, prior: {type: clusters}}", "sklearn", "difficulty"),
         ("tracking=[{type: wandb}]", "wandb", "wandb"),
         ("diagnosis.embedding_model=some/model", "sentence_transformers", "embeddings"),
+        ("task_runner={type: dask, workers: 2}", "prefect_dask", "dask"),
+        ("task_runner={type: ray}", "prefect_ray", "ray"),
     ],
 )
 def test_a_package_that_is_missing_is_told_before_anything_runs(

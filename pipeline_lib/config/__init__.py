@@ -38,6 +38,7 @@ from pipeline_lib.config.rollouts import (
     VllmServer,
 )
 from pipeline_lib.config.run import RunConfig
+from pipeline_lib.config.runners import DaskRunner, LocalRunner, RayRunner, TaskRunner
 from pipeline_lib.config.sampling import (
     ClusterPrior,
     Controller,
@@ -85,6 +86,7 @@ __all__ = [
     "ConfigError",
     "Controller",
     "DapoLoss",
+    "DaskRunner",
     "DeepSpeedBackend",
     "Diagnosis",
     "DrGrpoLoss",
@@ -104,6 +106,7 @@ __all__ = [
     "InfluenceBase",
     "InfluenceSelection",
     "LearnabilitySelection",
+    "LocalRunner",
     "Lora",
     "Loss",
     "LossBase",
@@ -125,6 +128,7 @@ __all__ = [
     "Prompts",
     "Ramp",
     "RandomSelection",
+    "RayRunner",
     "ReasoningGymSource",
     "ReasoningGymTask",
     "Refill",
@@ -134,6 +138,7 @@ __all__ = [
     "Selection",
     "SelectionBase",
     "Sources",
+    "TaskRunner",
     "TensorBoardTracker",
     "TorchBackend",
     "Tracker",

@@ -36,3 +36,6 @@ def _needed(config: RunConfig) -> Iterator[tuple[str, str, str]]:
         yield "diagnosis.embedding_model", "sentence_transformers", "embeddings"
     for tracker in config.tracking:
         yield f"tracking ({tracker.type})", tracker.type, tracker.type  # package and extra have its name
+    runner = config.task_runner
+    if runner.type != "local":
+        yield f"task_runner.type={runner.type}", f"prefect_{runner.type}", runner.type
