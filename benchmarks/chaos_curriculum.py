@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -164,5 +163,5 @@ def n_bytes(root: Path) -> int:
 
 def temporary_files(root: Path) -> list[str]:
     """What killed writers have left behind."""
-    names = (str(path.relative_to(root)) for path in root.rglob(".*") if not path.is_relative_to(root / "prefect"))
-    return sorted(name for name in names if os.path.basename(name).startswith("."))
+    found = (*root.glob("policies/.*unnamed*"), *root.rglob(".*.tmp"))
+    return sorted(str(path.relative_to(root)) for path in found)

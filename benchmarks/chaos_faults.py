@@ -6,13 +6,14 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chaos_curriculum import OTHER, Curriculum, Place
+from chaos_curriculum import OTHER, Curriculum, Found, Place
 from chaos_run import Missed, Run
 
 from flows.prefect_server import FOR_ONE_RUN, Server
@@ -25,6 +26,7 @@ DAY = 86400
 END_SECONDS = 60.0
 """Until the processes of a killed run have seen that they are alone."""
 SMALL_DISK_KB = 16
+MOMENT_SECONDS = 2.0
 
 
 @dataclass
@@ -52,9 +54,17 @@ class Attempt:
         self.runs.append(run)
         return run
 
+    @property
+    def step(self) -> Found:
+        return self.curriculum.found(self.place)
+
     def strike_in(self, run: Run) -> None:
         """Wait for a moment at random within the step."""
-        self.struck_in = run.wait_within(self.curriculum.found(self.place), self.rng.random())
+        self.struck_in = run.wait_within(self.step, self.rng.random() * self.step.seconds)
+
+    def strike_after(self, run: Run, until: Callable[[], object]) -> None:
+        """Wait within the step for something, and then for a moment at random."""
+        self.struck_in = run.wait_within(self.step, self.rng.random() * MOMENT_SECONDS, until=until)
 
 
 @dataclass(frozen=True)
@@ -65,39 +75,66 @@ class Fault:
     """Names of the steps that it can strike in; None is any."""
 
 
-def _killed(role: str | None, *, private: bool, overrides: Sequence[str] = ()) -> Callable[[Attempt], None]:
+def _killed(run: Run, attempt: Attempt) -> None:
+    """All processes of the run, at once."""
+    run.hurt(None, signal.SIGKILL)
+    run.wait()
+    attempt.facts["left"] = run.left_after(END_SECONDS)
+
+
+def _kill_run(attempt: Attempt) -> None:
+    run = attempt.start(private=True)
+    attempt.strike_in(run)
+    run.process.kill()
+    run.wait()
+    attempt.facts["left"] = run.left_after(END_SECONDS)
+
+
+def _kill_worker(role: str, *overrides: str) -> Callable[[Attempt], None]:
     def do(attempt: Attempt) -> None:
-        run = attempt.start(*overrides, private=private)
-        attempt.strike_in(run)
-        if role in (None, "server"):
-            run.hurt(role, signal.SIGKILL)
-        else:
-            run.hurt_one(role, signal.SIGKILL, attempt.rng)
+        run = attempt.start(*overrides)
+        attempt.strike_after(run, lambda: run.processes(role))
+        run.hurt(role, signal.SIGKILL)
         run.wait()
         attempt.facts["left"] = run.left_after(END_SECONDS)
 
     return do
 
 
-def _stopped(how: signal.Signals) -> Callable[[Attempt], None]:
+def _kill_server(attempt: Attempt) -> None:
+    run = attempt.start(private=True)
+    attempt.strike_in(run)
+    run.hurt("server", signal.SIGKILL)
+    attempt.facts["went on"] = run.wait() == 0
+    attempt.facts["left"] = run.left_after(END_SECONDS)
+
+
+def _kill_all(attempt: Attempt) -> None:
+    run = attempt.start(private=True)
+    attempt.strike_in(run)
+    _killed(run, attempt)
+
+
+def _stop(how: signal.Signals) -> Callable[[Attempt], None]:
     def do(attempt: Attempt) -> None:
         run = attempt.start(private=True)
         attempt.strike_in(run)
         started = time.monotonic()
         run.process.send_signal(how)
         code = run.wait()
-        attempt.facts["seconds to stop"] = time.monotonic() - started
+        attempt.facts["seconds to stop"] = round(time.monotonic() - started, 2)
         attempt.facts["left"] = run.left_after(1.0)
-        rows = Warehouse(attempt.curriculum.root).query("SELECT status FROM runs").to_pylist()
-        if code != 130 or rows != [{"status": "failed"}]:
-            raise AssertionError(f"stopped with exit code {code} and the run recorded as {rows}")
+        command = [sys.executable, "-m", "flows.cli", "status", "--root", str(attempt.curriculum.root)]
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        if code != 130 or not ("failed" in told or "interrupted" in told):
+            raise AssertionError(f"stopped with exit code {code}, and its state is told as {told}")
 
     return do
 
 
 def _a_file_in_the_way(attempt: Attempt) -> None:
     """The step raises, since it cannot make the directory that it writes to, or its lock."""
-    fingerprint = attempt.curriculum.found(attempt.place).fingerprint
+    fingerprint = attempt.step.fingerprint
     stage, name = attempt.place
     root = attempt.curriculum.root
     places = {
@@ -112,7 +149,7 @@ def _a_file_in_the_way(attempt: Attempt) -> None:
     else:
         in_the_way.mkdir()
     run = attempt.start()
-    attempt.struck_in = attempt.curriculum.found(attempt.place).label
+    attempt.struck_in = attempt.step.label
     code = run.wait()
     if code == 0:
         raise AssertionError("the step did not fail")
@@ -122,21 +159,44 @@ def _a_file_in_the_way(attempt: Attempt) -> None:
         in_the_way.unlink()
 
 
-def _behind_our_back(damage: Callable[[Path], None], find: Callable[[Path], list[Path]]) -> Callable[[Attempt], None]:
-    """A run killed in the step, and one of the files that it has finished damaged while nothing runs."""
+def _damage_a_shard(damage: Callable[[Path], None]) -> Callable[[Attempt], None]:
+    """Of any step so far, after a kill."""
 
     def do(attempt: Attempt) -> None:
         run = attempt.start()
         attempt.strike_in(run)
-        run.hurt(None, signal.SIGKILL)
-        run.wait()
-        attempt.facts["left"] = run.left_after(END_SECONDS)
-        files = find(attempt.curriculum.root)
-        if not files:
-            raise Missed("no such file was there yet")
-        damage(attempt.rng.choice(files))
+        _killed(run, attempt)
+        root = attempt.curriculum.root
+        _damage_one([root / r["path"] for r in Warehouse(root).query("FROM shards").to_pylist()], damage, attempt)
 
     return do
+
+
+def _truncate_a_part(attempt: Attempt) -> None:
+    run = attempt.start()
+    root, fingerprint = attempt.curriculum.root, attempt.step.fingerprint
+    attempt.strike_after(run, lambda: list(root.glob(f"lake/scores/{fingerprint}/shard-*.parquet")))
+    _killed(run, attempt)
+    done = Warehouse(root).query("FROM steps WHERE fingerprint = $1 AND status = 'completed'", [fingerprint])
+    if done.num_rows:
+        raise Missed("the parts are of no more use")
+    _damage_one(list(root.glob(f"lake/scores/{fingerprint}/*.parquet")), _truncate, attempt)
+
+
+def _tear_a_checkpoint(attempt: Attempt) -> None:
+    run = attempt.start()
+    stage = attempt.curriculum.root / f"stages/chaos/{attempt.place[0]}-{attempt.step.fingerprint}"
+    attempt.strike_after(run, lambda: list(stage.glob("checkpoints/step-*")))
+    _killed(run, attempt)
+    if (stage / "result.json").exists():
+        raise Missed("the checkpoints are of no more use")
+    _damage_one(list(complete_checkpoints(stage / "checkpoints")[-1].iterdir()), _truncate, attempt)
+
+
+def _damage_one(files: list[Path], damage: Callable[[Path], None], attempt: Attempt) -> None:
+    if not files:
+        raise Missed("no such file was there yet")
+    damage(attempt.rng.choice(sorted(files)))
 
 
 def _truncate(path: Path) -> None:
@@ -149,25 +209,12 @@ def _flip(path: Path) -> None:
     path.write_bytes(content)
 
 
-def _recorded_shards(root: Path) -> list[Path]:
-    return [root / row["path"] for row in Warehouse(root).query("SELECT path FROM shards ORDER BY path").to_pylist()]
-
-
-def _score_parts(root: Path) -> list[Path]:
-    return sorted(root.glob("lake/scores/*/*.parquet"))
-
-
-def _files_of_the_last_checkpoint(root: Path) -> list[Path]:
-    stages = [complete_checkpoints(stage / "checkpoints") for stage in sorted(root.glob("stages/*/*"))]
-    unfinished = [saved for saved in stages if saved and not (saved[-1].parent.parent / "result.json").exists()]
-    return sorted(file for saved in unfinished for file in saved[-1].iterdir())
-
-
 def _disk_full(attempt: Attempt) -> None:
     """The root on a disk that is full before the step has written all it wants to; then it is given more."""
     work = attempt.curriculum.work
-    grows_by = max(attempt.curriculum.found(attempt.place).grows_by // 1024, SMALL_DISK_KB)
-    used = sum(path.lstat().st_blocks for path in work.rglob("*")) // 2
+    grows_by = max(attempt.step.grows_by // 1024, SMALL_DISK_KB)
+    disk = os.statvfs(work)
+    used = (disk.f_blocks - disk.f_bfree) * disk.f_frsize // 1024
     size = used + SMALL_DISK_KB + attempt.rng.randrange(grows_by)
     subprocess.run(["mount", "-o", f"remount,size={size}k", str(work)], check=True)
     run = attempt.start(private=True)  # whose database is on that disk as well
@@ -184,10 +231,8 @@ def _clock_set_back(attempt: Attempt) -> None:
     """Killed, and resumed with a wall clock that is a day behind."""
     run = attempt.start(private=True)
     attempt.strike_in(run)
-    run.hurt(None, signal.SIGKILL)
-    run.wait()
-    attempt.facts["left"] = run.left_after(END_SECONDS)
-    attempt.resume_env = attempt.resume_env | {"LD_PRELOAD": str(clock(attempt)), "CLOCK_SHIFT_SECONDS": str(-DAY)}
+    _killed(run, attempt)
+    attempt.resume_env = {"LD_PRELOAD": str(clock(attempt)), "CLOCK_SHIFT_SECONDS": str(-DAY)}
 
 
 def clock(attempt: Attempt) -> Path:
@@ -226,23 +271,21 @@ def _two_at_once(attempt: Attempt, overrides: Sequence[str]) -> None:
         raise AssertionError(f"two at once ended with {codes}")
 
 
-TRAIN = ("train",)
+TRAIN, SCORE = ("train",), ("score",)
 FAULTS = [
-    Fault("kill -9 of the run", _killed("run", private=True)),
-    Fault("kill -9 of the training process", _killed("training", private=False), TRAIN),
-    Fault(
-        "kill -9 of a scoring process", _killed("scoring", private=False, overrides=["influence.workers=2"]), ("score",)
-    ),
-    Fault("kill -9 of the server", _killed("server", private=True)),
-    Fault("kill -9 of all (reboot)", _killed(None, private=True)),
-    Fault("SIGTERM", _stopped(signal.SIGTERM)),
-    Fault("SIGINT", _stopped(signal.SIGINT)),
+    Fault("kill -9 of the run", _kill_run),
+    Fault("kill -9 of the training process", _kill_worker("training"), TRAIN),
+    Fault("kill -9 of a scoring process", _kill_worker("scoring", "influence.workers=2"), SCORE),
+    Fault("kill -9 of the server", _kill_server),
+    Fault("kill -9 of all (reboot)", _kill_all),
+    Fault("SIGTERM", _stop(signal.SIGTERM)),
+    Fault("SIGINT", _stop(signal.SIGINT)),
     Fault("exception in the step", _a_file_in_the_way),
-    Fault("shard of rollouts truncated", _behind_our_back(_truncate, _recorded_shards)),
-    Fault("shard of rollouts deleted", _behind_our_back(os.unlink, _recorded_shards)),
-    Fault("shard of rollouts with a byte flipped", _behind_our_back(_flip, _recorded_shards)),
-    Fault("part of the scores truncated", _behind_our_back(_truncate, _score_parts), ("score",)),
-    Fault("checkpoint torn", _behind_our_back(_truncate, _files_of_the_last_checkpoint), TRAIN),
+    Fault("shard of rollouts truncated", _damage_a_shard(_truncate)),
+    Fault("shard of rollouts deleted", _damage_a_shard(os.unlink)),
+    Fault("shard of rollouts with a byte flipped", _damage_a_shard(_flip)),
+    Fault("part of the scores truncated", _truncate_a_part, SCORE),
+    Fault("checkpoint torn", _tear_a_checkpoint, TRAIN),
     Fault("disk full", _disk_full),
     Fault("clock set back", _clock_set_back),
     Fault("server gone for 30 s", _server_frozen),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import random
 import re
 import signal
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,13 +23,12 @@ from warehouse import Warehouse
 from warehouse.lake import verify_shard
 
 ROLES = {
-    "run": "flows.cli",
     "training": "pipeline_lib.grpo.worker",
     "scoring": "pipeline_lib.influence.worker",
     "server": "uvicorn",
 }
-"""What the command lines of a run's processes have in them."""
-PATIENCE = 300.0
+"""What the command lines of a run's other processes have in them."""
+PATIENCE = 900.0
 
 
 class Missed(Exception):
@@ -60,15 +58,19 @@ class Run:
     def said(self) -> str:
         return self.log.read_text(errors="replace")
 
-    def wait_within(self, step: Found, moment: float) -> str:
-        """Wait until it is in `step` and the share `moment` of the step's time is over; the step it is in by then."""
-        begins = f"{step.label} begins"
+    def wait_for(self, reached: Callable[[], object]) -> None:
+        """Raises Missed where the run ends before."""
         deadline = time.monotonic() + PATIENCE
-        while begins not in self.said():
+        while not reached():
             if self.process.poll() is not None or time.monotonic() > deadline:
-                raise Missed(f"the run ended before {begins}")
-            time.sleep(0.01)
-        time.sleep(moment * step.seconds)
+                raise Missed("the run ended before it was hurt")
+            time.sleep(0.02)
+
+    def wait_within(self, step: Found, seconds: float, *, until: Callable[[], object] = lambda: True) -> str:
+        """Wait until it is in `step`, then for `until`, then so many seconds; the step it is in by then."""
+        self.wait_for(lambda: f"{step.label} begins" in self.said())
+        self.wait_for(until)
+        time.sleep(seconds)
         if self.process.poll() is not None:
             raise Missed("the run ended before it was hurt")
         return self.last_step()
@@ -91,20 +93,15 @@ class Run:
         return found
 
     def hurt(self, role: str | None, how: signal.Signals) -> None:
-        """Send the signal to the processes of a role, or to all."""
+        """Send the signal to one process of a role, or to all processes."""
         pids = self.processes(role)
         if not pids:
             raise Missed(f"no process for {role or 'anything'} was there")
+        if role is not None:
+            pids = pids[:1]
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, how)
-
-    def hurt_one(self, role: str, how: signal.Signals, rng: random.Random) -> None:
-        pids = self.processes(role)
-        if not pids:
-            raise Missed(f"no process for {role} was there")
-        with suppress(ProcessLookupError):
-            os.kill(rng.choice(sorted(pids)), how)
 
     def wait(self) -> int:
         return self.process.wait(PATIENCE)
