@@ -69,3 +69,12 @@ def new_directory(path: Path) -> Iterator[Path]:
         if is_full:  # torch speaks of an unexpected position
             raise OSError(ENOSPC, "No space left on device", str(path)) from error
         raise
+
+
+def remove_unfinished(directory: Path) -> None:
+    """Remove what killed writers have left in it under temporary names; for whoever works in it alone."""
+    for path in directory.glob(".*.tmp"):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)

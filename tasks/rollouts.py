@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 
+from pipeline_lib.atomic import remove_unfinished
 from pipeline_lib.records import Prompt, RolloutGroup
 from tasks.prompt_rows import load_prompts
 from tasks.step import Done, Step, Work, Workshop
@@ -63,6 +64,7 @@ class RolloutStep(Step):
         prompts = self.prompts(at)
         size = self.run.offline.prompts_per_shard
         shards = [prompts[start : start + size] for start in range(0, len(prompts), size)]
+        remove_unfinished((self.root / self._shard_path(at.fingerprint, 0)).parent)
         recorded = _shards(at.warehouse, at.fingerprint)
         finished = {row["shard_index"] for row in recorded if _is_whole(self.root, row)}
         n_finished = sum(len(shards[i]) for i in finished)

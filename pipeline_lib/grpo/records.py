@@ -63,12 +63,10 @@ def finished_steps(directory: Path) -> list[int]:
 
 
 def drop_records_after(directory: Path, step: int) -> None:
-    """Remove the records of later steps, and what a killed writer has left."""
+    """Remove the records of later steps."""
     for later in finished_steps(directory):
         if later > step:
             shutil.rmtree(directory / f"step-{later:06d}")
-    for unfinished in directory.glob(".*.tmp"):
-        shutil.rmtree(unfinished)
 
 
 def read_step_records(directory: Path, step: int) -> dict[str, pa.Table]:

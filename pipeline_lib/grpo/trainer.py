@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline_lib.atomic import remove_unfinished
 from pipeline_lib.config import Train
 from pipeline_lib.grpo.backends import Backend
 from pipeline_lib.grpo.checkpoint import load_checkpoint, save_checkpoint
@@ -216,8 +217,10 @@ class Trainer:
 
     def _resume(self) -> None:
         if self._backend.ranks.first:
-            for useless in (*self._checkpoints.glob(".*.tmp"), *torn_checkpoints(self._checkpoints)):  # left by a kill
-                shutil.rmtree(useless)
+            for directory in (self._directory, self._checkpoints, self._directory / "records"):
+                remove_unfinished(directory)
+            for torn in torn_checkpoints(self._checkpoints):
+                shutil.rmtree(torn)
         self._backend.ranks.gather(None)  # nobody looks before they are gone
         checkpoints = complete_checkpoints(self._checkpoints)
         if self._backend.ranks.first:
