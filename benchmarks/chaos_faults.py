@@ -217,7 +217,7 @@ def _disk_full(attempt: Attempt) -> None:
     used = (disk.f_blocks - disk.f_bfree) * disk.f_frsize // 1024
     size = used + SMALL_DISK_KB + attempt.rng.randrange(grows_by)
     subprocess.run(["mount", "-o", f"remount,size={size}k", str(work)], check=True)
-    run = attempt.start(private=True)  # whose database is on that disk as well
+    run = attempt.start(private=attempt.rng.random() < 0.3)  # its database is on that disk as well, and fills it first
     if run.wait() == 0:
         raise Missed("the disk was large enough")
     said = run.said()
