@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos_curriculum import OTHER, Curriculum, Place, temporary_files
-from chaos_faults import FAULTS, Attempt, Fault, small_disk
+from chaos_faults import FAULTS, Attempt, Fault, leave_small_disk, small_disk
 from chaos_run import Missed, take_stock
 
 from flows.prefect_server import FOR_ONE_RUN, Server, free_port
@@ -50,6 +50,7 @@ def run_fault(curriculum: Curriculum, server: Server, seed: int, number: int) ->
         fault, place, rng = drawn(curriculum, seed, number, draw)
         row = {"number": number, "fault": fault.name, "missed": draw}
         started = time.monotonic()
+        leave_small_disk(curriculum.work)
         with ExitStack() as stack:
             if fault.name == "disk full":
                 curriculum.work.mkdir(exist_ok=True)
