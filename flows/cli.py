@@ -1,16 +1,17 @@
 """The command line: rlsift run | dashboard | schedule | plan | status | ingest | sql | report.
 
-Prefect and torch are imported only by the commands that need them: `status` and `sql` answer at once.
+Prefect, torch and the models of the config are imported only by the commands that need them: `status` and `sql` answer
+at once.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from errno import ENOSPC
 from pathlib import Path
 from typing import Annotated
 
@@ -19,8 +20,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from flows.roots import find_root
-from pipeline_lib.config import FileSource
-from pipeline_lib.config_file import load_config
 from tasks.errors import StepFailed
 from warehouse import Warehouse, WarehouseError
 
@@ -68,6 +67,8 @@ def run(
 ) -> None:
     """Run a curriculum to its end. What is recorded complete is not done again."""
     with _errors_in_words():
+        from pipeline_lib.config_file import load_config
+
         settings = load_config(config, overrides, root)
         if dry_run:
             from flows.commands.dry_run import print_dry_run
@@ -75,9 +76,9 @@ def run(
             print_dry_run(console, settings)
             return
         from flows.commands.run import run_curriculum
+        from flows.stopping import end_soon_after_a_signal
 
-        # Ended by SIGTERM as by Ctrl-C: the step is marked, the training process ended.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        end_soon_after_a_signal(messages.print)
         run_curriculum(settings, console, messages)
 
 
@@ -90,6 +91,7 @@ def plan(
     """Show which steps of a run are recorded complete, which would run, and why. Nothing is written."""
     with _errors_in_words():
         from flows.commands.plan import print_plan
+        from pipeline_lib.config_file import load_config
 
         print_plan(console, load_config(config, overrides, root))
 
@@ -116,6 +118,7 @@ def ingest(
     """Read a data set into the warehouse; say what was kept, merged, and left out and why."""
     with _errors_in_words():
         from flows.commands.ingest import ingest_and_account
+        from pipeline_lib.config import FileSource
 
         source = FileSource(path=str(file.absolute()), format=format.value)
         ingest_and_account(console, Warehouse(root.absolute()), source, rejects)
@@ -176,6 +179,7 @@ def schedule(
     with _errors_in_words():
         from flows.commands.schedule import schedule_run, unschedule_run
         from flows.runs import find_run
+        from pipeline_lib.config_file import load_config
 
         config = load_config(Path(run), overrides, root) if Path(run).is_file() else find_run(find_root(root), run)
         if off:
@@ -193,9 +197,12 @@ def _errors_in_words() -> Iterator[None]:
         messages.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(2)
     except OSError as error:
-        if error.filename is None:
+        if error.errno == ENOSPC:
+            text = f"{error}; make room on that disk, and the same command goes on from here"
+        elif error.filename is not None:
+            text = f"{error.filename}: {error.strerror}; check the path and its permissions"
+        else:
             raise
-        text = f"{error.filename}: {error.strerror}; check the path and its permissions"
         messages.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True, highlight=False)
         sys.exit(2)
     except StepFailed as error:

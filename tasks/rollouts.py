@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 
+from pipeline_lib.atomic import remove_unfinished
 from pipeline_lib.kept import drop_kept
-from pipeline_lib.parquet import is_readable
 from pipeline_lib.records import Prompt, RolloutGroup
 from tasks.prompt_rows import load_prompts
 from tasks.rollout_shard import FinishedShard, RolloutShard, roll_out_shard
 from tasks.runners import open_runner
 from tasks.step import Done, Step, Work, Workshop
+from warehouse import Warehouse
 from warehouse.lake import read_shard, verify_shard
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ class RolloutStep(Step):
         return {"ingest": self.ingest.fingerprint, "policy": self.policy.outputs["policy_id"]}
 
     def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
-        return [path for path in outputs["shards"] if not is_readable(self.root / path)]
+        whole = {row["path"] for row in _shards(Warehouse(self.root), self.fingerprint) if _is_whole(self.root, row)}
+        return [path for path in outputs["shards"] if path not in whole]
 
     def left_over(self) -> str:
         n = len(list((self.root / self._shard_path(self.fingerprint, 0)).parent.glob("shard-*.parquet")))
@@ -65,9 +67,17 @@ class RolloutStep(Step):
         prompts = self.prompts(at)
         size = self.run.offline.prompts_per_shard
         shards = [prompts[start : start + size] for start in range(0, len(prompts), size)]
-        finished = self._finished_shards(at)
+        remove_unfinished((self.root / self._shard_path(at.fingerprint, 0)).parent)
+        recorded = _shards(at.warehouse, at.fingerprint)
+        finished = {row["shard_index"] for row in recorded if _is_whole(self.root, row)}
         n_finished = sum(len(shards[i]) for i in finished)
         at.reporter.start(self.label, len(prompts), "prompts", done=n_finished)
+        for row in recorded:
+            if row["shard_index"] not in finished:
+                at.reporter.say(
+                    f"{self.label}: {row['path']} is gone, or its bytes are not those that were written; "
+                    "it is collected again."
+                )
         missing = [self._shard(at, i, shards[i]) for i in range(len(shards)) if i not in finished]
         if missing:
             try:
@@ -81,10 +91,6 @@ class RolloutStep(Step):
 
     def prompts(self, at: Workshop) -> Sequence[Prompt]:
         return load_prompts(at.warehouse, self.ingest, self.split)
-
-    def _finished_shards(self, at: Workshop) -> set[int]:
-        rows = at.warehouse.query("SELECT * FROM shards WHERE fingerprint = $1", [at.fingerprint]).to_pylist()
-        return {r["shard_index"] for r in rows if verify_shard(self.root / r["path"], r["sha256"])}
 
     def _shard(self, at: Workshop, index: int, prompts: Sequence[Prompt]) -> RolloutShard:
         return RolloutShard(
@@ -143,6 +149,16 @@ class CollectValidation(RolloutStep):
     @property
     def samples(self) -> int:
         return self.run.offline.validation_samples
+
+
+def _shards(warehouse: Warehouse, fingerprint: str) -> list[dict[str, Any]]:
+    """Every shard that was recorded, also those lost since."""
+    sql = "SELECT shard_index, path, sha256 FROM shards WHERE fingerprint = $1 ORDER BY shard_index"
+    return warehouse.query(sql, [fingerprint]).to_pylist()
+
+
+def _is_whole(root: Path, row: dict[str, Any]) -> bool:
+    return verify_shard(root / row["path"], row["sha256"])
 
 
 def load_groups(root: Path, rollouts: Done) -> list[RolloutGroup]:

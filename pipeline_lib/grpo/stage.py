@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from pipeline_lib.atomic import write_text
+from pipeline_lib.atomic import fsync_path, write_text
 from pipeline_lib.evaluation import evaluate_groups
 from pipeline_lib.grpo.backends import make_backend
 from pipeline_lib.grpo.job import TrainJob, TrainResult, read_job, read_validation
@@ -175,12 +176,18 @@ def _save(trained: Trained, policies: Path) -> tuple[int, str, Path]:
     """(parameters, id, path) of the policy, adapters merged into it."""
     if trained.adapters is not None:
         trained.adapters.merge_and_unload()  # in place: the policy is a plain model again
-    unnamed = policies / f".unnamed-{os.getpid()}"
-    save_policy(trained.policy, unnamed)
-    policy_id = policy_id_of(unnamed)
-    path = policies / policy_id
-    if path.exists():
-        shutil.rmtree(unnamed)
-    else:
-        unnamed.rename(path)
+    policies.mkdir(parents=True, exist_ok=True)
+    with (policies / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # so that whatever is unnamed now is what a killed process has left
+        for abandoned in policies.glob(".*unnamed*"):
+            shutil.rmtree(abandoned)
+        unnamed = policies / ".unnamed"
+        save_policy(trained.policy, unnamed)
+        policy_id = policy_id_of(unnamed)
+        path = policies / policy_id
+        if path.exists():
+            shutil.rmtree(unnamed)
+        else:
+            unnamed.rename(path)
+            fsync_path(policies)
     return sum(p.numel() for p in trained.policy.model.parameters()), policy_id, path

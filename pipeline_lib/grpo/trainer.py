@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline_lib.atomic import remove_unfinished
 from pipeline_lib.config import Train
 from pipeline_lib.grpo.backends import Backend
-from pipeline_lib.grpo.checkpoint import checkpoint_path, complete_checkpoints, load_checkpoint, save_checkpoint
+from pipeline_lib.grpo.checkpoint import load_checkpoint, save_checkpoint
+from pipeline_lib.grpo.checkpoint_files import checkpoint_path, complete_checkpoints, step_of, torn_checkpoints
 from pipeline_lib.grpo.fill import RollOut, StepBatch, fill_batch
 from pipeline_lib.grpo.metrics import step_row
-from pipeline_lib.grpo.records import write_non_finite_batch, write_step_records
+from pipeline_lib.grpo.records import drop_records_after, write_non_finite_batch, write_step_records
 from pipeline_lib.grpo.update import NonFiniteUpdate, Reference, UpdateMetrics, update_policy
 from pipeline_lib.records import RolloutGroup, Trajectory
 from pipeline_lib.sampling import PromptSampler, RoundSizer
@@ -220,9 +222,15 @@ class Trainer:
 
     def _resume(self) -> None:
         if self._backend.ranks.first:
-            for unfinished in self._checkpoints.glob(".*.tmp"):  # left by a kill
-                shutil.rmtree(unfinished)
+            for directory in (self._directory, self._checkpoints, self._directory / "records"):
+                remove_unfinished(directory)
+            for torn in torn_checkpoints(self._checkpoints):
+                shutil.rmtree(torn)
+        self._backend.ranks.gather(None)  # nobody looks before they are gone
         checkpoints = complete_checkpoints(self._checkpoints)
+        if self._backend.ranks.first:
+            # Done again, a step need not come to as many files: what an abandoned attempt has left must not stand.
+            drop_records_after(self._directory / "records", step_of(checkpoints[-1]) if checkpoints else 0)
         if not checkpoints:
             return
         state = load_checkpoint(checkpoints[-1], self._backend)

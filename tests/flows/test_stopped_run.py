@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from flow_cases import TINY, command, environment, processes_marked, rlsift, rows, wait_until, write_config
 
-from pipeline_lib.grpo.checkpoint import complete_checkpoints
+from pipeline_lib.grpo.checkpoint_files import complete_checkpoints
 from pipeline_lib.grpo.records import finished_steps
 
 pytestmark = [
