@@ -16,9 +16,12 @@ from pipeline_lib.rewards.verifier import RIGHT, UNPARSEABLE, WRONG, Verifier
 _WRAPPERS = re.compile(r"\\(?:text|textbf|mathrm|mathbf)\s*\{([^{}]*)\}")
 _LETTER = re.compile(
     r"(?:(?:the\s+)?(?:option|choice|answer)\s+(?:is\s+)?)?"
-    r"(?:[(\[{](?P<bracketed>[A-Z])[)\]}](?:[\s.:,].*)?|(?P<marked>[A-Z])[).:,](?:\s.*)?|(?P<bare>[A-Z]))",
+    r"(?:[(\[{](?P<bracketed>[A-Z])[)\]}](?:[\s.:,].*)?|(?P<marked>[A-Z])[).:](?:\s.*)?|(?P<bare>[A-Z]))",
     re.IGNORECASE | re.DOTALL,
 )
+
+
+_BRACKETED = re.compile(r"[(\[]([A-Z])[)\]]", re.IGNORECASE)
 
 
 class MultipleChoice(Verifier):
@@ -46,6 +49,8 @@ class MultipleChoice(Verifier):
 def letter(text: str) -> str | None:
     """The letter that an answer gives, upper case; None where it is no letter, or another one follows."""
     plain = _WRAPPERS.sub(r"\1", text).replace("*", "").replace("$", "").strip()
+    if len({name.upper() for name in _BRACKETED.findall(plain)}) > 1:
+        return None
     match = _LETTER.fullmatch(plain)
     return next((group.upper() for group in match.groups() if group), None) if match else None
 

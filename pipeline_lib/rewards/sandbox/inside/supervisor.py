@@ -7,6 +7,7 @@ Requests come by standard input, reports go by standard output; see `serve_reque
 
 from __future__ import annotations
 
+import builtins
 import gc
 import os
 import select
@@ -43,6 +44,8 @@ def main(settings: dict[str, Any]) -> None:
     limits = settings["limits"]
     for name in WARM.split():
         __import__(name)
+    # Programs use these two, which only the module `site`, left out here, defines.
+    vars(builtins).update(exit=sys.exit, quit=sys.exit)
     null = os.open("/dev/null", os.O_RDWR)
     requests, reports = os.dup(0), os.dup(1)
     for standard in (0, 1, 2):
