@@ -97,7 +97,7 @@ import gc
 def key(_):
     wanted = "EXPECTED" + "-7"
     everything = [*gc.get_objects(), *(e for t in gc.get_objects() if isinstance(t, dict) for e in list(t.values()))]
-    return wanted if any(isinstance(e, (str, bytes)) and wanted in str(e) for e in everything) else None
+    return wanted if any(type(e) is str and wanted in e for e in everything) else None
 """
     assert grade(gold, program) == WRONG
 
