@@ -79,7 +79,7 @@ def _command(way: Way, limits: Limits) -> list[str]:
         ),
         *("--uid", "1000", "--gid", "1000"),
         *(word for bind in binds for word in bind),
-        *("--ro-bind", str(INSIDE), "/inside", "--dev", "/dev"),
+        *("--ro-bind", str(INSIDE), "/inside", "--dev-bind", "/dev/null", "/dev/null"),
         *("--size", str(limits.file_mb * 2**20), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/tmp"),
         *("--", PYTHON, *flags, "/", json.dumps(settings)),
     ]

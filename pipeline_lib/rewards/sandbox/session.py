@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import time
+from subprocess import TimeoutExpired
 from types import TracebackType
 from typing import Any, Literal
 
@@ -13,6 +14,8 @@ from pipeline_lib.rewards.sandbox.limits import Limits
 
 Status = Literal["exited", "failed", "timeout", "output"]
 """exited: with code 0. failed: otherwise. timeout: out of time. output: printed more than it may."""
+
+PATIENCE = 1.0
 
 
 class SandboxError(RuntimeError):
@@ -52,8 +55,17 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
+        """An idle supervisor ends when its requests do; a busy one is killed, and all below it with it."""
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        process.stdin.close()
+        try:
+            process.wait(PATIENCE)
+        except TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+        process.stderr.close()
 
     def run(self, stdin: str) -> tuple[Status, str]:
         """Status and standard output of the program, run as a script."""
@@ -83,8 +95,9 @@ class Session:
 
     def _receive(self) -> Any:
         assert self._process.stdout is not None
-        reports = self._process.stdout.fileno()
-        if not select.select([reports], [], [], max(0.0, self._deadline - time.monotonic()))[0]:
+        reports, waiting = self._process.stdout.fileno(), select.poll()
+        waiting.register(reports, select.POLLIN)
+        if not waiting.poll(max(0.0, self._deadline - time.monotonic()) * 1000):
             raise OutOfTime
         try:
             return wire.receive(reports)

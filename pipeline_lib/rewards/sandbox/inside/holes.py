@@ -13,6 +13,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 MEGABYTE = 2**20
@@ -91,12 +92,13 @@ def main() -> None:
         "open a local socket": lambda: socket.socket(socket.AF_UNIX),
         f"write a file of {file_mb + 1} MB": lambda: write("/tmp/large", file_mb + 1),
         f"write {file_mb + 1} MB in several files": lambda: fill(file_mb + 1),
-        "write outside of /tmp": lambda: write("/outside", 0),
         "read /proc": lambda: os.open("/proc/self/environ", os.O_RDONLY),
         "read /etc": lambda: os.listdir("/etc"),
         "become root": lambda: os.setuid(0),
         "see other processes": lambda: os.kill(2**15, 0),
     }
+    for directory in ("/", "/dev", "/dev/shm", "/inside", *allowed["readable"]):
+        attempts[f"write in {directory}"] = partial(write, os.path.join(directory, "outside"), 0)
     for what, attempt in attempts.items():
         with impossible(what):
             attempt()
@@ -104,7 +106,9 @@ def main() -> None:
             os.unlink(f"/tmp/{name}")
     if os.getuid() == 0:
         holes.append("be root")
-    holes.extend(f"see {path}" for path in sorted(strange_paths([*allowed["readable"], "/tmp", "/dev", "/inside"])))
+    holes.extend(
+        f"see {path}" for path in sorted(strange_paths([*allowed["readable"], "/tmp", "/dev/null", "/inside"]))
+    )
     holes.extend(f"read the variable {name}" for name in sorted(os.environ))
     start_threads(threads // 2)
     write("/tmp/small", 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 MAX_MESSAGE = 64 * 2**20
 
-CONTAINERS: dict[str, type] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
+CONTAINERS: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 
 
 def send(fd: int, message: Any) -> None:
