@@ -28,7 +28,7 @@ class FileSource(Section):
     type: Literal["file"] = "file"
     path: str
     format: Literal["auto", "gsm8k", "verl", "trl"] = "auto"
-    verifier: Literal["auto", "math", "numeric", "exact"] = "auto"
+    verifier: Literal["auto", "math", "numeric", "exact", "multiple_choice", "code"] = "auto"
     suffix: str = ""
     """Appended to the last user message, e.g. how to mark the final answer. Part of the prompt's identity."""
     limit: int | None = Field(default=None, gt=0)
