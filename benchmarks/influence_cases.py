@@ -18,7 +18,7 @@ from pipeline_lib.policy.materialise import BUILTIN_DIRECTORY, materialise_polic
 from pipeline_lib.prompts.ingest import ingest
 from pipeline_lib.records import RolloutGroup, Trajectory
 from pipeline_lib.rewards.grader import Grader
-from pipeline_lib.rollout import SamplingParams, make_engine, roll_out
+from pipeline_lib.rollout import SamplingParams, TransformersEngine, roll_out
 
 CPU = torch.device("cpu")
 PAD, EOS = 0, 1
@@ -102,7 +102,7 @@ def random_groups(
 
 def chain_pool(policy: Policy, n: int) -> tuple[list[RolloutGroup], ValidationGroups]:
     """What the built-in policy really makes of the demo's prompts: those with signal, and two validation sets."""
-    engine = make_engine("transformers", policy)
+    engine = TransformersEngine(policy)
 
     def rolled_out(source: ChainSource, samples: int) -> list[RolloutGroup]:
         prompts = list(ingest([source], set_name="benchmark").prompts.values())

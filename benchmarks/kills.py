@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from pipeline_lib.config import ChainSource, DapoLoss, Generation, PosteriorSampler, Refill, Train
-from pipeline_lib.grpo.checkpoint import complete_checkpoints
+from pipeline_lib.grpo.checkpoint_files import complete_checkpoints
 from pipeline_lib.grpo.job import TrainJob, read_result, write_job
 from pipeline_lib.grpo.records import finished_steps
 from pipeline_lib.policy import policy_id_of

@@ -16,7 +16,7 @@ from pipeline_lib.policy.materialise import BUILTIN_DIRECTORY
 from pipeline_lib.prompts.chains import read_chains
 from pipeline_lib.records import Prompt
 from pipeline_lib.rewards.grader import Grader
-from pipeline_lib.rollout import SamplingParams, make_engine, roll_out
+from pipeline_lib.rollout import SamplingParams, TransformersEngine, roll_out
 
 OLD_KINDS: list[ChainKind] = ["plus", "max"]
 NEW_KINDS: list[ChainKind] = ["minus", "mixed", "times"]
@@ -71,5 +71,5 @@ def _measured(prompts: Sequence[Prompt]) -> dict[str, float]:
     policy = load_policy(BUILTIN_DIRECTORY, device=torch.device("cpu"), dtype=torch.float32, trainable=False)
     params = SamplingParams.of(Generation(max_tokens=40, max_prompt_tokens=32, batch_size=256), SAMPLES)
     with Grader() as grader:
-        groups = roll_out(policy, make_engine("transformers", policy), grader.grade, prompts, params, 0).groups
+        groups = roll_out(policy, TransformersEngine(policy), grader.grade, prompts, params, 0).groups
     return {g.prompt_id: g.n_correct / len(g.graded) for g in groups}

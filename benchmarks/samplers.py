@@ -49,7 +49,7 @@ from pipeline_lib.policy.materialise import BUILTIN_DIRECTORY
 from pipeline_lib.prompts.chains import read_chains
 from pipeline_lib.records import Prompt
 from pipeline_lib.rewards.grader import Grader
-from pipeline_lib.rollout import Engine, Rollout, SamplingParams, make_engine, roll_out
+from pipeline_lib.rollout import Engine, Rollout, SamplingParams, TransformersEngine, roll_out
 from pipeline_lib.sampling import Observation, make_sampler
 
 SAMPLERS: dict[str, Sampler] = {
@@ -119,7 +119,7 @@ def one_run(root: Path, world: str, name: str, seed: int, steps: int, pool_size:
     pool = chains(world, pool_size, seed=1)
     held_out = [p for p in chains(world, HELD_OUT, seed=2) if p.prompt_id not in {q.prompt_id for q in pool}]
     by_id = {prompt.prompt_id: prompt for prompt in pool}
-    engine = make_engine("transformers", policy)
+    engine = TransformersEngine(policy)
     params, answers = (SamplingParams.of(generation(world), n) for n in (K, ANSWERS))
     train = train_config(SAMPLERS[name], steps)
     directory = root / f"{name.replace(', ', '-')}-{seed}"
@@ -175,7 +175,7 @@ def collect_history(root: Path, world: str, pool_size: int) -> None:
     if (root / "history.json").exists():
         return
     policy = load_policy(BUILTIN_DIRECTORY, device=torch.device("cpu"), dtype=torch.float32)
-    engine: Engine = make_engine("transformers", policy)
+    engine: Engine = TransformersEngine(policy)
     with Grader() as grader:
         rollout = roll_out(
             policy,

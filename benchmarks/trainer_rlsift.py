@@ -22,7 +22,7 @@ from pipeline_lib.grpo.trained import Trained
 from pipeline_lib.grpo.update import UpdateMetrics, update_policy
 from pipeline_lib.policy import Policy, load_policy
 from pipeline_lib.records import Prompt, RolloutGroup, Trajectory, Verdict
-from pipeline_lib.rollout import Rollout, SamplingParams, make_engine, roll_out
+from pipeline_lib.rollout import Rollout, SamplingParams, TransformersEngine, roll_out
 
 Answers = Sequence[tuple[Prompt, str]]
 
@@ -35,7 +35,7 @@ def sample(policy: Policy, prompts: Sequence[Prompt], *, group_size: int, tokens
         return [Verdict(reward=reward, correct=reward > 0) for reward in rewards]
 
     params = SamplingParams(n=group_size, temperature=1.0, max_tokens=tokens, batch_size=len(prompts) * group_size)
-    return roll_out(policy, make_engine("transformers", policy), grade, prompts, params, seed)
+    return roll_out(policy, TransformersEngine(policy), grade, prompts, params, seed)
 
 
 def update(

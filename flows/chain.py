@@ -16,7 +16,7 @@ from tasks.rollouts import CollectTrain, CollectValidation
 from tasks.scores import Score
 from tasks.selection import Select
 from tasks.similarity import Similarity
-from tasks.step import Done, Step, perform, recorded
+from tasks.step import Done, Step, recorded
 from tasks.training import TrainStage
 
 Do = Callable[[Step], Done]
@@ -65,24 +65,19 @@ def begin(run: RunConfig, do: Do) -> tuple[Done, Done]:
     return policy, do(IngestPrompts(run, 0, policy=policy))
 
 
-def collect(run: RunConfig, policy: Done, ingest: Done, do: Do) -> tuple[Done, Done | None]:
-    """The offline rollouts of the pool, and of the validation sets where influence is asked for."""
-    train = do(CollectTrain(run, 0, ingest=ingest, policy=policy))
-    return train, do(CollectValidation(run, 0, ingest=ingest, policy=policy)) if _uses_influence(run) else None
-
-
 def prepare(run: RunConfig, do: Do) -> Prepared:
     policy, ingest = begin(run, do)
     embedding_model = run.diagnosis.embedding_model
     # Before the rollouts, so that a model that cannot be loaded is told of before anything is spent.
     similarity = do(Similarity(run, 0, ingest=ingest, model=embedding_model)) if embedding_model else None
-    rollouts_train, rollouts_validation = collect(run, policy, ingest, do)
     return Prepared(
         policy=policy,
         ingest=ingest,
         similarity=similarity,
-        rollouts_train=rollouts_train,
-        rollouts_validation=rollouts_validation,
+        rollouts_train=do(CollectTrain(run, 0, ingest=ingest, policy=policy)),
+        rollouts_validation=(
+            do(CollectValidation(run, 0, ingest=ingest, policy=policy)) if _uses_influence(run) else None
+        ),
         evaluation=do(Evaluate(run, 0, ingest=ingest, policy=policy)),
     )
 
@@ -155,8 +150,18 @@ def look_up(step: Step) -> Done:
     return done
 
 
-def look_up_or_perform(step: Step) -> Done:
-    return recorded(step) or perform(step)
+def recorded_or(do: Do) -> Do:
+    """The recorded result, or what `do` makes of the step."""
+    return lambda step: recorded(step) or do(step)
+
+
+def is_recorded(run: RunConfig, *, stages: int) -> bool:
+    """Whether every step up to and including stage `stages` is recorded complete."""
+    try:
+        walk(run, look_up, stages=stages)
+    except Pending:
+        return False
+    return True
 
 
 def first_pending(run: RunConfig) -> Step | None:

@@ -1,16 +1,17 @@
-"""The command line: rlsift run | dashboard | plan | status | ingest | sql | report.
+"""The command line: rlsift run | dashboard | schedule | plan | status | ingest | sql | report.
 
-Prefect and torch are imported only by the commands that need them: `status` and `sql` answer at once.
+Prefect, torch and the models of the config are imported only by the commands that need them: `status` and `sql` answer
+at once.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from errno import ENOSPC
 from pathlib import Path
 from typing import Annotated
 
@@ -19,8 +20,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from flows.roots import find_root
-from pipeline_lib.config import DataFormat
-from pipeline_lib.config_file import load_config
 from tasks.errors import StepFailed
 from warehouse import Warehouse, WarehouseError
 
@@ -52,6 +51,19 @@ class OutputFormat(StrEnum):
     json = "json"
 
 
+class DataFormat(StrEnum):
+    """Those of the config, whose models `status` and `sql` shall not wait for."""
+
+    auto = "auto"
+    verl = "verl"
+    trl = "trl"
+    openrlhf = "openrlhf"
+    open_instruct = "open_instruct"
+    math = "math"
+    gsm8k = "gsm8k"
+    question_answer = "question_answer"
+
+
 @app.command(epilog="Example: rlsift run configs/demo.yaml --set train.steps=10 --set selection.alpha=0.5")
 def run(
     config: ConfigFile,
@@ -61,6 +73,8 @@ def run(
 ) -> None:
     """Run a curriculum to its end. What is recorded complete is not done again."""
     with _errors_in_words():
+        from pipeline_lib.config_file import load_config
+
         settings = load_config(config, overrides, root)
         if dry_run:
             from flows.commands.dry_run import print_dry_run
@@ -68,9 +82,9 @@ def run(
             print_dry_run(console, settings)
             return
         from flows.commands.run import run_curriculum
+        from flows.stopping import end_soon_after_a_signal
 
-        # Ended by SIGTERM as by Ctrl-C: the step is marked, the training process ended.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        end_soon_after_a_signal(messages.print)
         run_curriculum(settings, console, messages)
 
 
@@ -83,6 +97,7 @@ def plan(
     """Show which steps of a run are recorded complete, which would run, and why. Nothing is written."""
     with _errors_in_words():
         from flows.commands.plan import print_plan
+        from pipeline_lib.config_file import load_config
 
         print_plan(console, load_config(config, overrides, root))
 
@@ -102,7 +117,7 @@ def status(
 @app.command(epilog="Example: rlsift ingest train.jsonl --map prompt=conversation,gold=reward.answer")
 def ingest(
     data: Annotated[str, typer.Argument(help="A .jsonl, .json, .csv or .parquet file; a directory or a hub id.")],
-    format: Annotated[DataFormat, typer.Option(help="auto finds the format by the columns.")] = "auto",
+    format: Annotated[DataFormat, typer.Option(help="auto finds the format by the columns.")] = DataFormat.auto,
     map: Annotated[
         str | None, typer.Option("--map", metavar="prompt=COLUMN,gold=COLUMN", help="For columns of no known format.")
     ] = None,
@@ -116,7 +131,7 @@ def ingest(
     with _errors_in_words():
         from flows.commands.ingest import ingest_and_account, named_source
 
-        source = named_source(data, format, map, name=name, split=split, revision=revision)
+        source = named_source(data, format.value, map, name=name, split=split, revision=revision)
         ingest_and_account(console, Warehouse(root.absolute()), source, rejects)
 
 
@@ -161,6 +176,29 @@ def dashboard(
         serve_dashboard((root or Path(os.environ.get("RLSIFT_ROOT", "runs"))).absolute(), port, console)
 
 
+@app.command(epilog="Example: rlsift schedule configs/demo.yaml --at 22:00 --timezone Europe/Berlin")
+def schedule(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="YAML file of the run, or the name of one in the root.")],
+    overrides: Overrides = None,
+    root: RootInstead = None,
+    every: Annotated[str | None, typer.Option(metavar="TIME", help="30m, 12h, 1d: the first stage at once.")] = None,
+    at: Annotated[str | None, typer.Option(metavar="HH:MM", help="A time of day.")] = None,
+    timezone: Annotated[str, typer.Option(help="Of --at.")] = "UTC",
+    off: Annotated[bool, typer.Option("--off", help="Take the schedule of the run away.")] = False,
+) -> None:
+    """Have the dashboard take the stages of a run one by one, each beginning where the last ended."""
+    with _errors_in_words():
+        from flows.commands.schedule import schedule_run, unschedule_run
+        from flows.runs import find_run
+        from pipeline_lib.config_file import load_config
+
+        config = load_config(Path(run), overrides, root) if Path(run).is_file() else find_run(find_root(root), run)
+        if off:
+            unschedule_run(console, config)
+        else:
+            schedule_run(console, config, every=every, at=at, timezone=timezone)
+
+
 @contextmanager
 def _errors_in_words() -> Iterator[None]:
     """What a user can mend is said in words, without a traceback; what he cannot keeps it."""
@@ -170,9 +208,12 @@ def _errors_in_words() -> Iterator[None]:
         messages.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(2)
     except OSError as error:
-        if error.filename is None:
+        if error.errno == ENOSPC:
+            text = f"{error}; make room on that disk, and the same command goes on from here"
+        elif error.filename is not None:
+            text = f"{error.filename}: {error.strerror}; check the path and its permissions"
+        else:
             raise
-        text = f"{error.filename}: {error.strerror}; check the path and its permissions"
         messages.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True, highlight=False)
         sys.exit(2)
     except StepFailed as error:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from prefect import flow
 from prefect.logging import get_run_logger
 
-from flows.chain import Pending, begin, look_up, look_up_or_perform, walk
+from flows.chain import Pending, begin, look_up, recorded_or, walk
+from flows.runs import record_if_new
 from pipeline_lib.config import RunConfig
 from tasks.evaluation import Evaluate
 from tasks.prefect_task import perform_as_task
@@ -18,7 +19,8 @@ def evaluate(config: RunConfig) -> None:
 
     A policy that was evaluated already, over the same sets in the same way, is not evaluated again.
     """
-    policy, ingest = begin(config, look_up_or_perform)
+    record_if_new(config)
+    policy, ingest = begin(config, recorded_or(perform_as_task))
     perform_as_task(Evaluate(config, 0, ingest=ingest, policy=policy))
     try:
         walk(config, _evaluate_only, stages=config.stages)

@@ -35,7 +35,8 @@ FOR_ONE_RUN = OFFLINE | {
     "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
 }
 START_SECONDS = 300.0
-STOP_SECONDS = 10.0
+STOP_SECONDS = 3.0
+"""For a server that is of no more use to anybody; SQLite loses nothing by a kill."""
 SERVER = ["-m", "uvicorn", "--factory", "--log-level", "warning"]
 APP = "prefect.server.api.server:create_app"
 
@@ -92,6 +93,13 @@ class LocalServer:
         """Return when it answers. Raises StepFailed with the end of its log when it does not."""
         if self._server is not None:
             self._server.wait_until_it_answers()
+
+    def raise_if_ended(self, error: Exception) -> None:
+        """Raises StepFailed where this server is gone, which `error` then follows from."""
+        if self._server is not None and not self._server.is_running:
+            raise StepFailed(
+                f"Prefect's own server has ended; its log {self._server.log} ends with:\n{self._server.log_tail()}"
+            ) from error
 
     def _stop(self) -> None:
         assert self._server is not None

@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 
 from flows.chain import places
 from pipeline_lib.config import RunConfig, config_hash
-from warehouse import Warehouse
+from warehouse import Warehouse, WarehouseError
+
+Status = Literal["running", "waiting", "failed", "completed"]
+"""waiting: nothing goes on, and steps are left to do."""
 
 
-def record_run(config: RunConfig, status: str) -> None:
+@contextmanager
+def recording(config: RunConfig, ending: Status) -> Iterator[None]:
+    """Keep the run's row while a flow works on it: running, then `ending`, or failed where it raises.
+
+    A flow that is part of another leaves that to it.
+    """
+    from prefect import runtime
+
+    if runtime.flow_run.parent_flow_run_id is not None:
+        yield
+        return
+    record_run(config, "running")
+    try:
+        yield
+    except BaseException:
+        record_run(config, "failed")
+        raise
+    record_run(config, ending)
+
+
+def record_if_new(config: RunConfig) -> None:
+    """Write the run's row where it has none yet."""
+    if not Warehouse(Path(config.root)).query("SELECT 1 FROM runs WHERE run_id = $1", [config.name]).num_rows:
+        record_run(config, "waiting")
+
+
+def record_run(config: RunConfig, status: Status) -> None:
     """Write the run's row and publish. A run is known by its name; a changed config replaces the old one.
 
     Steps that the run took under an older config, at stages or of kinds that it no longer has, are its own no longer.
@@ -32,3 +64,15 @@ def record_run(config: RunConfig, status: str) -> None:
     warehouse.write({"runs": pa.Table.from_pylist([row])})
     warehouse.keep_run_steps(config.name, places(config))
     warehouse.publish()
+
+
+def find_run(root: Path, run_id: str) -> RunConfig:
+    """The config under which the run was last worked on. Raises WarehouseError where the root knows no such run."""
+    warehouse = Warehouse(root)
+    configs = {
+        row["run_id"]: row["config"] for row in warehouse.snapshot_query("SELECT run_id, config FROM runs").to_pylist()
+    }
+    if run_id not in configs:
+        there = ", ".join(sorted(configs)) or "none"
+        raise WarehouseError(f"{run_id!r} is neither a file nor a run under {root}; there are: {there}")
+    return RunConfig.model_validate_json(configs[run_id])

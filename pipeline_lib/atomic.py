@@ -7,7 +7,11 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import ENOSPC
 from pathlib import Path
+
+FULL_BYTES = 1 << 16
+"""A disk with less than this left is taken for full."""
 
 
 def fsync_path(path: Path) -> None:
@@ -43,7 +47,8 @@ def new_file(path: Path) -> Iterator[Path]:
 def new_directory(path: Path) -> Iterator[Path]:
     """A temporary directory that becomes `path` when the block ends well; an older `path` is replaced.
 
-    Every file in it is fsynced before the rename. On an exception nothing is left behind.
+    Every file in it is fsynced before the rename. On an exception nothing is left behind. Raises OSError (ENOSPC) where
+    the disk is full, whatever words the writer has for that.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
@@ -58,6 +63,18 @@ def new_directory(path: Path) -> Iterator[Path]:
             shutil.rmtree(path)
         temporary.rename(path)
         fsync_path(path.parent)
-    except BaseException:
+    except BaseException as error:
+        is_full = isinstance(error, Exception) and shutil.disk_usage(path.parent).free < FULL_BYTES
         shutil.rmtree(temporary, ignore_errors=True)
+        if is_full:  # torch speaks of an unexpected position
+            raise OSError(ENOSPC, "No space left on device", str(path)) from error
         raise
+
+
+def remove_unfinished(directory: Path) -> None:
+    """Remove what killed writers have left in it under temporary names; for whoever works in it alone."""
+    for path in directory.glob(".*.tmp"):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)

@@ -91,10 +91,11 @@ def _explain(path: Path, raw: dict[str, Any], error: ValidationError) -> str:
 
 
 def _key(raw: Any, location: tuple[int | str, ...]) -> str:
-    """The location as the user wrote it: pydantic puts the `type` of a choice in between."""
+    """The location as the user wrote it: pydantic puts the `type` of a choice in between, also one left out."""
     parts, node = [], raw
-    for part in location:
-        if isinstance(node, dict) and part not in node and node.get("type") == part:
+    for index, part in enumerate(location):
+        is_last = index == len(location) - 1
+        if isinstance(node, dict) and part not in node and node.get("type", None if is_last else part) == part:
             continue
         parts.append(str(part))
         if isinstance(node, dict):

@@ -6,6 +6,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed, State
 
+from tasks.artifacts import on_the_page
 from tasks.step import Done, Step, perform
 
 
@@ -20,7 +21,8 @@ def perform_as_task(step: Step) -> Done:
 @task(cache_policy=NO_CACHE, persist_result=False, task_run_name="{step.label}")
 def _task(step: Step) -> Done | State[Done]:
     """A step found complete ends in the state named Cached."""
-    done = perform(step)
+    with on_the_page(step):
+        done = perform(step)
     if done.cached:
         return Completed(name="Cached", data=done, message=f"{step.label}: found complete in the warehouse")
     return done

@@ -79,7 +79,7 @@ def format_facts(facts: Mapping[str, str | float]) -> str:
     return ", ".join(f"{name}={value}" for name, value in shown.items())
 
 
-_ENDINGS = {"cached": "is cached", "failed": "has failed"}
+ENDINGS = {"cached": "is cached", "failed": "has failed"}
 
 
 class LogReporter:
@@ -110,7 +110,7 @@ class LogReporter:
             if now - self._said_at < self._interval:
                 return
             self._said_at = now
-            sentence = _sentence(step, now)
+            sentence = progress_sentence(step, now)
         logger.info("%s", sentence)
 
     def finish(self, outcome: str) -> None:
@@ -119,7 +119,7 @@ class LogReporter:
             now = self._clock()
         if step is None:
             return
-        ending = _ENDINGS.get(outcome, f"is {outcome}")
+        ending = ENDINGS.get(outcome, f"is {outcome}")
         counted = f" with {step.counted()}" if step.counted() else ""
         duration = format_duration(now - step.started_at)
         logger.info("%s %s after %s%s.", step.label, ending, duration, counted)
@@ -128,7 +128,8 @@ class LogReporter:
         logger.info("%s", message)
 
 
-def _sentence(step: StepProgress, now: float) -> str:
+def progress_sentence(step: StepProgress, now: float) -> str:
+    """E.g. "stage 1/2 · train has 40/100 steps done, at 2 steps/s, about 30 s left, reward=0.53." """
     rate, left = step.rate(now), step.seconds_left(now)
     parts = [f"{step.label} has {step.counted()} done"]
     if rate is not None:

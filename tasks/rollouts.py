@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from pipeline_lib.parquet import is_readable
+from pipeline_lib.atomic import remove_unfinished
+from pipeline_lib.kept import drop_kept
 from pipeline_lib.records import Prompt, RolloutGroup
 from tasks.prompt_rows import load_prompts
+from tasks.rollout_shard import FinishedShard, RolloutShard, roll_out_shard
+from tasks.runners import open_runner
 from tasks.step import Done, Step, Work, Workshop
-from warehouse.lake import read_shard, verify_shard, write_shard
+from warehouse import Warehouse
+from warehouse.lake import read_shard, verify_shard
 
 if TYPE_CHECKING:
     from pipeline_lib.rollout.stats import Phase
@@ -34,7 +38,7 @@ class RolloutStep(Step):
         raise NotImplementedError
 
     def settings(self) -> dict[str, Any]:
-        generation = self.run.generation.model_dump(mode="json", exclude={"max_prompt_tokens"})
+        generation = self.run.generation.what_is_sampled()
         return {
             "generation": generation,
             "samples": self.samples,
@@ -48,7 +52,8 @@ class RolloutStep(Step):
         return {"ingest": self.ingest.fingerprint, "policy": self.policy.outputs["policy_id"]}
 
     def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
-        return [path for path in outputs["shards"] if not is_readable(self.root / path)]
+        whole = {row["path"] for row in _shards(Warehouse(self.root), self.fingerprint) if _is_whole(self.root, row)}
+        return [path for path in outputs["shards"] if path not in whole]
 
     def left_over(self) -> str:
         n = len(list((self.root / self._shard_path(self.fingerprint, 0)).parent.glob("shard-*.parquet")))
@@ -62,63 +67,58 @@ class RolloutStep(Step):
         prompts = self.prompts(at)
         size = self.run.offline.prompts_per_shard
         shards = [prompts[start : start + size] for start in range(0, len(prompts), size)]
-        finished = self._finished_shards(at)
+        remove_unfinished((self.root / self._shard_path(at.fingerprint, 0)).parent)
+        recorded = _shards(at.warehouse, at.fingerprint)
+        finished = {row["shard_index"] for row in recorded if _is_whole(self.root, row)}
         n_finished = sum(len(shards[i]) for i in finished)
         at.reporter.start(self.label, len(prompts), "prompts", done=n_finished)
-        missing = [i for i in range(len(shards)) if i not in finished]
+        for row in recorded:
+            if row["shard_index"] not in finished:
+                at.reporter.say(
+                    f"{self.label}: {row['path']} is gone, or its bytes are not those that were written; "
+                    "it is collected again."
+                )
+        missing = [self._shard(at, i, shards[i]) for i in range(len(shards)) if i not in finished]
         if missing:
-            import torch
-
-            from pipeline_lib.policy import load_policy, resolve_device
-            from pipeline_lib.rewards.grader import Grader
-            from pipeline_lib.rollout import SamplingParams, make_engine, roll_out
-
-            policy = load_policy(
-                self.policy.outputs["path"],
-                device=resolve_device(self.run.device),
-                dtype=getattr(torch, self.run.dtype),
-            )
-            engine = make_engine(self.run.generation.engine, policy)
-            params = SamplingParams.of(self.run.generation, self.samples)
-            with Grader() as grader:
-                for index in missing:
-                    rollout = roll_out(policy, engine, grader.grade, shards[index], params, self.seed(index))
-                    self._record_shard(at, index, rollout.groups)
-                    solved = sum(g.n_correct for g in rollout.groups)
-                    graded = sum(len(g.graded) for g in rollout.groups)
-                    at.reporter.advance(len(rollout.groups), pass_rate=solved / max(1, graded))
+            try:
+                with open_runner(self.run.task_runner) as runner:
+                    for shard in runner.map(roll_out_shard, missing):
+                        self._record_shard(at, shard)
+                        at.reporter.advance(len(shard.stats), pass_rate=shard.pass_rate)
+            finally:
+                drop_kept()  # the next step may need the memory
         return [self._shard_path(at.fingerprint, index) for index in range(len(shards))]
 
     def prompts(self, at: Workshop) -> Sequence[Prompt]:
         return load_prompts(at.warehouse, self.ingest, self.split)
 
-    def _finished_shards(self, at: Workshop) -> set[int]:
-        rows = at.warehouse.query("SELECT * FROM shards WHERE fingerprint = $1", [at.fingerprint]).to_pylist()
-        return {r["shard_index"] for r in rows if verify_shard(self.root / r["path"], r["sha256"])}
+    def _shard(self, at: Workshop, index: int, prompts: Sequence[Prompt]) -> RolloutShard:
+        return RolloutShard(
+            label=f"{self.label} · shard {index}",
+            index=index,
+            root=self.root,
+            path=self._shard_path(at.fingerprint, index),
+            fingerprint=at.fingerprint,
+            prompts=tuple(prompts),
+            seed=self.seed(index),
+            samples=self.samples,
+            generation=self.run.generation,
+            phase=self.phase,
+            policy_id=self.policy.outputs["policy_id"],
+            policy_path=self.policy.outputs["path"],
+            device=self.run.device,
+            dtype=self.run.dtype,
+        )
 
-    def _record_shard(self, at: Workshop, index: int, groups: Sequence[RolloutGroup]) -> None:
-        from pipeline_lib.rollout import groups_to_table, rollout_stats
-
-        path = self._shard_path(at.fingerprint, index)
-        metadata = {
-            "fingerprint": at.fingerprint,
-            "policy_id": self.policy.outputs["policy_id"],
-            "engine": self.run.generation.engine,
-            "temperature": str(self.run.generation.temperature),
-            "top_p": str(self.run.generation.top_p),
-            "max_tokens": str(self.run.generation.max_tokens),
-            "seed": str(self.seed(index)),
-        }
-        shard = write_shard(self.root / path, groups_to_table(groups), metadata)
+    def _record_shard(self, at: Workshop, shard: FinishedShard) -> None:
         row = {
-            "shard_index": index,
-            "path": path,
-            "n_rows": shard.n_rows,
-            "n_bytes": shard.n_bytes,
-            "sha256": shard.sha256,
+            "shard_index": shard.index,
+            "path": shard.path,
+            "n_rows": shard.file.n_rows,
+            "n_bytes": shard.file.n_bytes,
+            "sha256": shard.file.sha256,
         }
-        stats = rollout_stats(groups, step=0, phase=self.phase, policy_id=self.policy.outputs["policy_id"])
-        at.record({"shards": pa.Table.from_pylist([row]), "rollout_stats": stats})
+        at.record({"shards": pa.Table.from_pylist([row]), "rollout_stats": shard.stats})
 
     @staticmethod
     def _shard_path(fingerprint: str, index: int) -> str:
@@ -149,6 +149,16 @@ class CollectValidation(RolloutStep):
     @property
     def samples(self) -> int:
         return self.run.offline.validation_samples
+
+
+def _shards(warehouse: Warehouse, fingerprint: str) -> list[dict[str, Any]]:
+    """Every shard that was recorded, also those lost since."""
+    sql = "SELECT shard_index, path, sha256 FROM shards WHERE fingerprint = $1 ORDER BY shard_index"
+    return warehouse.query(sql, [fingerprint]).to_pylist()
+
+
+def _is_whole(root: Path, row: dict[str, Any]) -> bool:
+    return verify_shard(root / row["path"], row["sha256"])
 
 
 def load_groups(root: Path, rollouts: Done) -> list[RolloutGroup]:

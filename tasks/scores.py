@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 import numpy as np
 import pyarrow as pa
 
+from pipeline_lib.atomic import remove_unfinished
 from pipeline_lib.config import Cascade, ExactInfluence, InfluenceSelection
 from pipeline_lib.parquet import is_readable
 from pipeline_lib.selection.diagnosis import DIAGNOSIS_SCHEMA
@@ -86,6 +87,7 @@ class Score(Step):
     def work(self, at: Workshop) -> Work:
         from pipeline_lib.influence.cascade import survivors
         from pipeline_lib.influence.drift import drift_table
+        from pipeline_lib.influence.job import LakeKind
         from pipeline_lib.influence.shards import cheap_pass, n_done, validation_drifts
 
         pool = at.warehouse.query(POOL, [[done.fingerprint for done in self.rollouts_train]])
@@ -94,6 +96,8 @@ class Score(Step):
         n_directions = sum(held_out["has_signal"].to_pylist())
         members = set_members(at.warehouse, self.ingest, "validation")
         job = self._job(at.fingerprint, with_signal, members)
+        for kind in ("scores", *get_args(LakeKind)):
+            remove_unfinished(self.root / "lake" / kind / at.fingerprint)
         n_passes = n_directions + len(with_signal) + 2 * len(job.split_half)
         if self._cascade is not None:
             n_passes += min(len(with_signal), number_kept(self._cascade.keep * self.run.selection.alpha, len(pool)))
@@ -166,7 +170,7 @@ class Score(Step):
         from pipeline_lib.influence.shards import direction_norms, pool_products
         from tasks.scoring import score_all
 
-        score_all(job, self.run.influence.workers, self.label, at.reporter)
+        score_all(job, self.run, self.label, at.reporter)
         products, drifts = pool_products(job)
         return scores_from_products(products, list(job.validation), direction_norms(job)), drifts
 

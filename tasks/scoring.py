@@ -1,4 +1,4 @@
-"""Seeing a scoring job finished, by this process or by one a device."""
+"""Seeing a scoring job finished: by this process, by one a device, or by the workers of a task runner."""
 
 from __future__ import annotations
 
@@ -6,26 +6,34 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
+from pipeline_lib.config import RunConfig
 from pipeline_lib.influence import make_scorer
 from pipeline_lib.influence.job import ScoreJob
 from pipeline_lib.influence.shards import complete, n_scored, prepare, score_units, unfinished
 from pipeline_lib.policy import resolve_device
 from tasks.errors import StepFailed
 from tasks.progress import Reporter
+from tasks.runners import open_runner
+from tasks.score_unit import ScoreUnit, prepare_validation, score_unit
 from tasks.worker_process import log_tail, worker_process
 
 POLL_SECONDS = 0.25
 
 
-def score_all(job: ScoreJob, workers: int | None, label: str, reporter: Reporter) -> None:
-    """Score every unit of the job that is not finished; `workers` None is one a GPU, or none on a CPU."""
+def score_all(job: ScoreJob, run: RunConfig, label: str, reporter: Reporter) -> None:
+    """Score every unit of the job that is not finished; `influence.workers` None is one a GPU, or none on a CPU."""
     if complete(job):
         return
     missing = unfinished(job)
+    if run.task_runner.type != "local":
+        _score_by_runner(job, missing, run, label, reporter)
+        return
+    workers = run.influence.workers
     scorer = make_scorer(job)
     prepare(job, scorer, reporter.advance)
     n_workers = min(workers or _n_devices(job.device), len(missing))
@@ -64,6 +72,23 @@ def _score_by_workers(job: ScoreJob, portions: Sequence[Sequence[str]], label: s
                 if code not in (None, 0):
                     raise StepFailed(_failure(label, code, log))
             time.sleep(POLL_SECONDS)
+
+
+def _score_by_runner(job: ScoreJob, missing: Sequence[str], run: RunConfig, label: str, reporter: Reporter) -> None:
+    whole = ScoreUnit(
+        label=f"{label} · validation sets",
+        unit="",
+        root=Path(run.root),
+        fingerprint=job.fingerprint,
+        policy_path=job.policy_path,
+        job_path=job.write(),
+    )
+    with open_runner(run.task_runner) as runner:
+        for n_run in runner.map(prepare_validation, [whole]):
+            reporter.advance(n_run)
+        parts = [replace(whole, label=f"{label} · {unit}", unit=unit) for unit in missing]
+        for unit in runner.map(score_unit, parts):
+            reporter.advance(n_scored(job, unit))
 
 
 def _failure(label: str, code: int, log: Path) -> str:

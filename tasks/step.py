@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from errno import ENOSPC
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -117,9 +118,12 @@ class Workshop:
         self.reporter = reporter
         self._published = time.monotonic()
 
-    def record(self, tables: Mapping[str, pa.Table]) -> None:
-        """Write rows while the step goes on; readers see them within PUBLISH_EVERY_SECONDS."""
-        self.warehouse.write(tables, fingerprint=self.fingerprint)
+    def record(self, tables: Mapping[str, pa.Table], *, instead: bool = False) -> None:
+        """Write rows while the step goes on; readers see them within PUBLISH_EVERY_SECONDS.
+
+        `instead` puts them in the place of all that these tables have of the step.
+        """
+        self.warehouse.write(tables, fingerprint=self.fingerprint, instead=instead)
         if time.monotonic() - self._published > PUBLISH_EVERY_SECONDS:
             self.warehouse.publish()
             self._published = time.monotonic()
@@ -127,17 +131,21 @@ class Workshop:
 
 def recorded(step: Step) -> Done | None:
     """The step's result if the warehouse has it complete and its files are still there."""
+    done, lost = _recorded(step)
+    return None if lost else done
+
+
+def _recorded(step: Step) -> tuple[Done | None, list[str]]:
+    """The recorded result, and which of its files are lost."""
     rows = (
         Warehouse(step.root)
         .query("SELECT outputs FROM steps WHERE fingerprint = $1 AND status = 'completed'", [step.fingerprint])
         .to_pylist()
     )
     if not rows:
-        return None
+        return None, []
     outputs = json.loads(rows[0]["outputs"])
-    if step.lost_outputs(outputs):
-        return None
-    return Done(step.fingerprint, outputs, cached=True)
+    return Done(step.fingerprint, outputs, cached=True), step.lost_outputs(outputs)
 
 
 def perform(step: Step) -> Done:
@@ -145,12 +153,17 @@ def perform(step: Step) -> Done:
     reporter = get_reporter()
     warehouse = Warehouse(step.root)
     with _alone(step, reporter):
-        done = recorded(step)
-        if done is not None:
+        done, lost = _recorded(step)
+        if done is not None and not lost:
             warehouse.write({"run_steps": _run_steps_row(step)})
             reporter.start(step.label, None, "")
             reporter.finish("cached")
             return done
+        if lost:
+            more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+            reporter.say(
+                f"{step.label} was complete, but its {lost[0]}{more} is gone or damaged; what is lost is made again."
+            )
         warehouse.write({"steps": _started_row(step, warehouse), "run_steps": _run_steps_row(step)})
         warehouse.publish()
         try:
@@ -160,14 +173,24 @@ def perform(step: Step) -> Done:
             warehouse.write({**work.tables, "steps": ended}, fingerprint=step.fingerprint)
         except BaseException as error:
             reporter.finish("failed")
-            warehouse.write({"steps": _ended_row(step, "failed", error=_in_words(error))})
-            warehouse.publish()
+            _record_failure(step, error, warehouse, reporter)
             if isinstance(error, ValueError):  # of the input, for whoever gave it
                 raise StepFailed(f"{step.label}: {error}") from error
+            if isinstance(error, OSError) and error.errno == ENOSPC:
+                raise StepFailed(f"{step.label}: the disk of {step.root} is full; make room on it ({error})") from error
             raise
         warehouse.publish()
         reporter.finish("done")
         return Done(step.fingerprint, work.outputs, cached=False)
+
+
+def _record_failure(step: Step, error: BaseException, warehouse: Warehouse, reporter: Reporter) -> None:
+    """Where that cannot be written either, the step stays recorded as running, with nobody at work on it."""
+    try:
+        warehouse.write({"steps": _ended_row(step, "failed", error=_in_words(error))})
+        warehouse.publish()
+    except (WarehouseError, OSError) as another:
+        reporter.say(f"{step.label} has failed, and the warehouse could not be told: {another}")
 
 
 @contextmanager

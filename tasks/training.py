@@ -10,10 +10,12 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from pipeline_lib.grpo.checkpoint_files import torn_checkpoints
 from pipeline_lib.grpo.worker import ERROR
 from pipeline_lib.tracking import Trackers
 from pipeline_lib.tracking.names import metrics_of
 from tasks.errors import StepFailed
+from tasks.log_stream import LogStream
 from tasks.policy import policy_row
 from tasks.prompt_rows import load_prompts
 from tasks.step import Done, Step, Work, Workshop, fingerprints
@@ -48,7 +50,7 @@ class TrainStage(Step):
     def settings(self) -> dict[str, Any]:
         return {
             "train": self.run.train.model_dump(mode="json", exclude=HOW_NOT_WHAT),
-            "generation": self.run.generation.model_dump(mode="json", exclude={"max_prompt_tokens"}),
+            "generation": self.run.generation.what_is_sampled(),
             "dtype": self.run.dtype,
             "seed": self.run.seed,
             "stage": self.stage,
@@ -86,8 +88,8 @@ class TrainStage(Step):
                 self._train(directory, at, trackers)
                 result = read_result(directory)
                 assert result is not None
-            # Steps redone after a resume have replaced records that were carried before.
-            self._carry_records(directory, at, trackers, finished_steps(directory / "records"))
+            # Steps redone after a resume have replaced records that were carried before, perhaps by fewer.
+            self._carry_records(directory, at, trackers, finished_steps(directory / "records"), instead=True)
         if result.ended_early:
             at.reporter.say(f"{self.label}: {result.ended_early}.")
         if result.taken_step != result.steps:
@@ -132,16 +134,23 @@ class TrainStage(Step):
         """Launch the worker, carry its records over as they come, and see it end."""
         from pipeline_lib.grpo.records import finished_steps
 
+        for torn in torn_checkpoints(directory / "checkpoints"):
+            at.reporter.say(
+                f"{self.label}: checkpoint {torn.name} is torn, its files are not those that were saved; "
+                "training goes on from the one before it."
+            )
         log_path = directory / "worker.log"
         finished = finished_steps(directory / "records")
         carried = max(finished, default=0)
         at.reporter.start(self.label, self.run.train.steps, "steps", done=carried)
         if finished:  # an earlier attempt may have been killed before it carried its last ones
             self._carry_records(directory, at, trackers, finished)
+        output = LogStream(log_path)
         with worker_process("pipeline_lib.grpo.worker", [str(directory)], log_path) as worker:
             running = True
             while running:
                 running = worker.poll() is None
+                output.look(last=not running)
                 new = [step for step in finished_steps(directory / "records") if step > carried]
                 if new:
                     last = self._carry_records(directory, at, trackers, new)
@@ -151,14 +160,17 @@ class TrainStage(Step):
                     time.sleep(POLL_SECONDS)
         if worker.returncode != 0:
             error = directory / ERROR
-            ending = error.read_text() if error.exists() else f"it ends with:\n{log_tail(log_path)}"
+            told = error.read_text() if error.exists() else ""
+            ending = told or f"it ends with:\n{log_tail(log_path)}"
             raise StepFailed(
                 f"{self.label}: the training process ended with exit code {worker.returncode} after step {carried}; "
                 f"its log is {log_path}; {ending}"
             )
 
     @staticmethod
-    def _carry_records(directory: Path, at: Workshop, trackers: Trackers, steps: list[int]) -> dict[str, Any]:
+    def _carry_records(
+        directory: Path, at: Workshop, trackers: Trackers, steps: list[int], *, instead: bool = False
+    ) -> dict[str, Any]:
         """Bring the records of `steps` to warehouse and trackers; returns the last one's row of train_steps."""
         from pipeline_lib.grpo.records import read_step_records
 
@@ -167,7 +179,7 @@ class TrainStage(Step):
             name: pa.concat_tables([records[name] for records in by_step], promote_options="permissive")
             for name in by_step[0]
         }
-        at.record(tables)
+        at.record(tables, instead=instead)
         rows: list[dict[str, Any]] = tables["train_steps"].to_pylist()
         trackers.log_steps([(row["step"], metrics_of(row)) for row in rows])
         return rows[-1]

@@ -91,12 +91,21 @@ def test_overrides(config_file: Path) -> None:
     assert config.prompts.train[0].count == 9  # type: ignore[union-attr]
 
 
+def test_a_section_that_leaves_out_its_type_is_of_the_default_one(config_file: Path) -> None:
+    config = load_config(config_file, ["train.loss.clip_high=0.3", "selection.alpha=0.5"])
+    assert (config.train.loss.type, config.train.loss.clip_high) == ("dapo", 0.3)
+    assert (config.selection.type, config.selection.alpha) == ("influence", 0.5)
+    other = load_config(config_file, ["selection={type: random, alpha: 0.5}", "selection.alpha=0.25"])
+    assert (other.selection.type, other.selection.alpha) == ("random", 0.25)
+
+
 @pytest.mark.parametrize(
     ("override", "words"),
     [
         ("train.stepz=3", ["run.yaml", "train.stepz = 3", "no such key"]),
         ("train.group_size=1", ["train.group_size = 1", "greater than or equal to 2"]),
-        ("selection.alpha=0", ["selection = {'alpha': 0}", "`type` is missing"]),
+        ("selection.alpha=0", ["selection.alpha = 0", "greater than 0"]),
+        ("influence.dimension=64", ["influence = {'dimension': 64}", "`type` is missing"]),
         ("selection={type: influence, alpha: 0}", ["selection.alpha = 0", "greater than 0"]),
         ("prompts.train.0.count=0", ["prompts.train.0.count = 0", "greater than 0"]),
         ("generation.top_p=0.9", ["top_p=0.9", "off-policy"]),
@@ -113,6 +122,10 @@ def test_overrides(config_file: Path) -> None:
         ),
         ("tracking=[{type: board}]", ["tracking", "'board'", "tensorboard"]),
         ("tracking=[{type: wandb, mode: shared}]", ["tracking.0.mode = 'shared'", "'offline' or 'online'"]),
+        ("task_runner={type: dask}", ["address=None and workers=None", "give the address of a scheduler, or how many"]),
+        ("task_runner={type: dask, address: 'tcp://a:1', workers: 2}", ["workers=2", "and not both"]),
+        ("task_runner={type: ray, num_cpus: 0}", ["task_runner.num_cpus = 0", "greater than 0"]),
+        ("task_runner={type: spark}", ["task_runner", "'spark'", "'local', 'dask', 'ray'"]),
         ("influence={type: exact, max_kl: .inf}", ["influence.max_kl = inf", "finite"]),
         (
             "influence={type: projected, kind: sparse, dimension: 4}",
@@ -152,6 +165,8 @@ def test_the_hash_changes_with_any_value(config_file: Path) -> None:
         ("train.sampler={type: posterior, prior: {type: clusters}}", "sklearn", "difficulty"),
         ("tracking=[{type: wandb}]", "wandb", "wandb"),
         ("diagnosis.embedding_model=some/model", "sentence_transformers", "embeddings"),
+        ("task_runner={type: dask, workers: 2}", "prefect_dask", "dask"),
+        ("task_runner={type: ray}", "prefect_ray", "ray"),
     ],
 )
 def test_a_package_that_is_missing_is_told_before_anything_runs(

@@ -5,6 +5,7 @@ import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -59,8 +60,20 @@ def shard_metadata(path: Path) -> dict[str, str]:
 
 
 def verify_shard(path: Path, sha256: str) -> bool:
-    """Whether the file is there with exactly the bytes that `sha256` was taken of."""
-    return path.is_file() and _sha256(path) == sha256
+    """Whether the file is there with exactly the bytes that `sha256` was taken of.
+
+    A file that the file system calls unchanged is not read again by the same process.
+    """
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return False
+    return _sha256_of(path, status.st_ino, status.st_size, status.st_mtime_ns) == sha256
+
+
+@lru_cache(maxsize=100_000)
+def _sha256_of(path: Path, inode: int, size: int, modified: int) -> str:
+    return _sha256(path)
 
 
 def _sha256(path: Path) -> str:

@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS runs (
     config JSON NOT NULL,
     config_hash VARCHAR NOT NULL,
     stages INTEGER NOT NULL,
-    status VARCHAR NOT NULL,             -- running, completed, failed
+    status VARCHAR NOT NULL,             -- running, waiting (for its next stage), completed, failed
     created_at TIMESTAMPTZ NOT NULL,
     updated_at TIMESTAMPTZ NOT NULL
 );
@@ -231,7 +231,7 @@ CREATE TABLE IF NOT EXISTS train_steps (
     completions_mean_terminated_length DOUBLE,
     completions_min_terminated_length DOUBLE,
     completions_max_terminated_length DOUBLE,
-    n_timeout INTEGER,                   -- of n_ungraded, by what the verifier said
+    n_timeout INTEGER,                   -- of n_ungraded, by what the verifier said; and programs too slow, which are wrong
     n_error INTEGER,
     n_unparseable INTEGER,               -- graded wrong: no answer could be read from the completion
     n_masked INTEGER,                    -- graded, but cut off and left out of the loss

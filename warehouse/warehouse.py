@@ -44,17 +44,20 @@ class Warehouse:
         self.snapshot_path = self.root / "warehouse.snapshot.duckdb"
         self.lock_timeout_seconds = 120.0
 
-    def write(self, tables: Mapping[str, pa.Table], *, fingerprint: str | None = None) -> None:
+    def write(self, tables: Mapping[str, pa.Table], *, fingerprint: str | None = None, instead: bool = False) -> None:
         """Write every row of every table in one transaction: all of them or, after any error, none.
 
         `fingerprint` is that of the step which writes: rows that do not name one get it, where their table asks.
         A row whose primary key is there already is replaced; a column left out keeps the value that it has
-        there, and is NULL in a new row. Raises WarehouseError for an unknown table or column, two rows of one
-        key, a value that its column cannot hold, a warehouse of a newer schema, or a lock held too long.
+        there, and is NULL in a new row. `instead` puts them in the place of all rows that these tables have of the
+        fingerprint. Raises WarehouseError for an unknown table or column, two rows of one key, a value that its
+        column cannot hold, a warehouse of a newer schema, or a lock held too long.
         """
         with self._lock(), self._open() as connection:
             connection.begin()
             for name, table in tables.items():
+                if instead:
+                    connection.execute(f"DELETE FROM {name} WHERE fingerprint = $1", [fingerprint])
                 _insert(connection, name, table, fingerprint)
             connection.commit()
 

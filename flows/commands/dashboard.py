@@ -47,7 +47,7 @@ def serve_dashboard(root: Path, port: int | None, console: Console) -> None:
 def _serve(root: Path, home: Path, port: int | None, console: Console) -> None:
     from flows.dashboard.services import make_server, make_workers
 
-    server = make_server(home, port or free_port())
+    server = make_server(root, home, port or free_port())
     # For the client in this process, before anything imports Prefect.
     os.environ.update(OFFLINE | server.settings)
     workers = make_workers(home, server.settings)

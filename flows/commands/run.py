@@ -44,7 +44,11 @@ def _run(config: RunConfig, server: LocalServer, messages: Console) -> None:
         server.wait()
         # Heartbeats are for a server that outlives this process; each flow would wait a second for its own.
         with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
-            curriculum(config)
+            try:
+                curriculum(config)
+            except Exception as error:
+                server.raise_if_ended(error)
+                raise
 
 
 def _recorded_complete(warehouse: Warehouse, config: RunConfig) -> bool:

@@ -29,8 +29,26 @@ STEPS = """
     FROM (
         SELECT *, status = 'running' AND list_contains($interrupted::VARCHAR[], fingerprint) AS gone
         FROM run_progress WHERE run_id = $run_id
-    ) ORDER BY started_at
+    ) ORDER BY stage, list_position($order, name)
 """
+ORDER = [
+    "policy",
+    "ingest",
+    "similarity",
+    "rollouts_train",
+    "rollouts_validation",
+    "drift",
+    "recollect_train",
+    "recollect_validation",
+    "score",
+    "select",
+    "diagnose",
+    "train",
+    "evaluate",
+    "report",
+]
+"""Of the steps within a stage, as flows/chain.py walks them. Times would not do: a step may be done again, a clock set
+back."""
 INTERRUPTED = (
     "interrupted: the process that worked on it is gone, and `rlsift run` goes on from there. In SQL, where "
     "processes are not seen, its status is still running."
@@ -45,7 +63,7 @@ def print_status(console: Console, warehouse: Warehouse, run_id: str | None) -> 
         console.print(rich_table(shown))
     else:
         run_id = the_run(warehouse, run_id)
-        shown = warehouse.snapshot_query(STEPS, {"interrupted": interrupted, "run_id": run_id})
+        shown = warehouse.snapshot_query(STEPS, {"interrupted": interrupted, "run_id": run_id, "order": ORDER})
         console.print(rich_table(shown.drop_columns(["error"]), title=f"Run {run_id}"))
         for row in shown.to_pylist():
             if row["error"]:

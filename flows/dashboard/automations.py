@@ -9,6 +9,7 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import StateType
 from prefect.events.schemas.events import ResourceSpecification
 
+AUTORETRY = "autoretry"
 MAX_AUTOMATIC_RETRIES = 3
 SILENT_SECONDS = 90
 """Three heartbeats missed."""
@@ -35,7 +36,7 @@ CRASH_ZOMBIES = AutomationCore(
     ],
 )
 RETRY_CRASHED = AutomationCore(
-    name="Crashed runs tagged autoretry are retried",
+    name=f"Crashed runs tagged {AUTORETRY} are retried",
     description=f"After a run's first {MAX_AUTOMATIC_RETRIES} attempts, those by hand included, it is left Crashed.",
     trigger=EventTrigger(
         posture=Posture.Reactive,
@@ -47,7 +48,7 @@ RETRY_CRASHED = AutomationCore(
             }
         ),
         match_related=ResourceSpecification(
-            {"prefect.resource.id": "prefect.tag.autoretry", "prefect.resource.role": "tag"}
+            {"prefect.resource.id": f"prefect.tag.{AUTORETRY}", "prefect.resource.role": "tag"}
         ),
         for_each={"prefect.resource.id"},
         threshold=1,

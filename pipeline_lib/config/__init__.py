@@ -32,8 +32,17 @@ from pipeline_lib.config.prompts import (
     RowSource,
     Sources,
 )
-from pipeline_lib.config.rollouts import Evaluation, Generation, Offline
+from pipeline_lib.config.rollouts import (
+    Engine,
+    Evaluation,
+    Generation,
+    Offline,
+    TransformersEngine,
+    VllmEngine,
+    VllmServer,
+)
 from pipeline_lib.config.run import RunConfig
+from pipeline_lib.config.runners import DaskRunner, LocalRunner, RayRunner, TaskRunner
 from pipeline_lib.config.sampling import (
     ClusterPrior,
     Controller,
@@ -82,6 +91,7 @@ __all__ = [
     "ConfigError",
     "Controller",
     "DapoLoss",
+    "DaskRunner",
     "DataFormat",
     "DatasetSource",
     "DeepSpeedBackend",
@@ -89,6 +99,7 @@ __all__ = [
     "DrGrpoLoss",
     "DriftDetector",
     "DynamicSampler",
+    "Engine",
     "Evaluation",
     "ExactInfluence",
     "FileSource",
@@ -102,6 +113,7 @@ __all__ = [
     "InfluenceBase",
     "InfluenceSelection",
     "LearnabilitySelection",
+    "LocalRunner",
     "Lora",
     "Loss",
     "LossBase",
@@ -123,6 +135,7 @@ __all__ = [
     "Prompts",
     "Ramp",
     "RandomSelection",
+    "RayRunner",
     "ReasoningGymSource",
     "ReasoningGymTask",
     "Refill",
@@ -133,14 +146,18 @@ __all__ = [
     "Selection",
     "SelectionBase",
     "Sources",
+    "TaskRunner",
     "TensorBoardTracker",
     "TorchBackend",
     "Tracker",
     "TrackioTracker",
     "Train",
+    "TransformersEngine",
     "UniformSampler",
     "Validation",
     "VarianceSigmoidSampler",
+    "VllmEngine",
+    "VllmServer",
     "WandbTracker",
     "config_hash",
 ]

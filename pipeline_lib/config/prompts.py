@@ -41,7 +41,7 @@ class RowSource(Section):
     """auto finds it by the columns."""
     columns: Columns | None = None
     """Given in place of `format`."""
-    verifier: Literal["auto", "math", "numeric", "exact"] = "auto"
+    verifier: Literal["auto", "math", "numeric", "exact", "multiple_choice", "code"] = "auto"
     suffix: str = ""
     """Appended to the last user message, e.g. how to mark the final answer. Part of the prompt's identity."""
     limit: int | None = Field(default=None, gt=0)

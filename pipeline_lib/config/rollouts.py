@@ -2,17 +2,65 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from pipeline_lib.config.section import Section
+
+
+class TransformersEngine(Section):
+    """transformers' own `generate`, on the policy's own weights and device."""
+
+    type: Literal["transformers"] = "transformers"
+
+
+class VllmEngine(Section):
+    """vLLM in the process that asks for completions, with a copy of the weights."""
+
+    type: Literal["vllm"] = "vllm"
+    tensor_parallel: int = Field(default=1, ge=1)
+    """GPUs that share each layer."""
+    data_parallel: int = Field(default=1, ge=1)
+    """Copies of the policy that share the prompts."""
+    memory_share: float = Field(default=0.3, gt=0, lt=1)
+    """Of a GPU's memory that vLLM takes for weights and KV cache; the rest is the trainer's."""
+    cpu_cache_gib: int = Field(default=1, ge=1)
+    """KV cache where there is no GPU."""
+    compile: bool = False
+    """Captures CUDA graphs: a slower start, faster decoding."""
+
+
+class VllmServer(Section):
+    """A server that runs already: `vllm serve DIRECTORY --logprobs-mode processed_logprobs --generation-config vllm`.
+
+    It must serve the policy of the run. To be given the weights of one under training it must run with
+    VLLM_SERVER_DEV_MODE=1.
+    """
+
+    type: Literal["vllm_server"] = "vllm_server"
+    base_url: str = Field(pattern=r"^https?://")
+    """Without /v1."""
+    timeout_seconds: float = Field(default=600.0, gt=0)
+    """Of one request."""
+    shared_directory: str | None = None
+    """Where new weights are handed over; the server sees it under the same path."""
+    seeded: bool = True
+    """Give each request a seed. False for a server on a CPU, which ends at one."""
+
+
+def _named(engine: Any) -> Any:
+    return {"type": engine} if isinstance(engine, str) else engine
+
+
+Engine = Annotated[TransformersEngine | VllmEngine | VllmServer, Field(discriminator="type"), BeforeValidator(_named)]
 
 
 class Generation(Section):
     """How completions are sampled, everywhere in the run."""
 
-    engine: Literal["transformers"] = "transformers"
+    engine: Engine = TransformersEngine()
+    """`engine: vllm` stands for `{type: vllm}`."""
     temperature: float = Field(default=1.0, gt=0)
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Off-policy ratios need full support, so influence and training refuse any value but 1."""
@@ -21,6 +69,11 @@ class Generation(Section):
     """Longer prompts are left out and listed."""
     batch_size: int = Field(default=64, gt=0)
     """Sequences decoded at once."""
+
+    def what_is_sampled(self) -> dict[str, Any]:
+        """The part that a rollout depends on; where an engine finds its memory or its server is none."""
+        settings = self.model_dump(mode="json", exclude={"max_prompt_tokens", "engine"})
+        return settings | {"engine": self.engine.type}
 
     @model_validator(mode="after")
     def full_support(self) -> Generation:

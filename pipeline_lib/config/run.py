@@ -10,6 +10,7 @@ from pipeline_lib.config.influence import Diagnosis, ExactInfluence, Influence, 
 from pipeline_lib.config.policy import BuiltinPolicy, PolicySource
 from pipeline_lib.config.prompts import Prompts
 from pipeline_lib.config.rollouts import Evaluation, Generation, Offline
+from pipeline_lib.config.runners import LocalRunner, TaskRunner
 from pipeline_lib.config.section import Name, Section
 from pipeline_lib.config.tracking import Tracker
 from pipeline_lib.config.training import Train
@@ -39,6 +40,8 @@ class RunConfig(Section):
     evaluation: Evaluation = Evaluation()
     tracking: list[Tracker] = Field(default_factory=list)
     """Where the metrics go beside the warehouse. No part of any step's fingerprint."""
+    task_runner: TaskRunner = LocalRunner()
+    """Who works on the shards of rollouts and scores. No part of any step's fingerprint."""
 
     @model_validator(mode="after")
     def cascade_leaves_prompts_out(self) -> RunConfig:
@@ -47,6 +50,15 @@ class RunConfig(Section):
             raise ValueError(
                 f"influence.cascade.keep={cascade.keep} times selection.alpha={self.selection.alpha} is the whole "
                 "pool, which would be scored twice; lower keep, or leave the cascade out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def one_engine_a_machine(self) -> RunConfig:
+        if self.generation.engine.type == "vllm" and self.train.backend.processes > 1:
+            raise ValueError(
+                f"generation.engine=vllm with train.backend.processes={self.train.backend.processes}: each process "
+                "would start an engine of its own on the same GPUs; run a server (engine: vllm_server), or train in one"
             )
         return self
 

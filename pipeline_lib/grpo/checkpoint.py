@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
@@ -11,10 +9,9 @@ from typing import Any
 
 import torch
 
-from pipeline_lib.atomic import new_directory, write_text
+from pipeline_lib.atomic import new_directory
 from pipeline_lib.grpo.backends.base import Backend
-
-MARKER = "COMPLETE.json"
+from pipeline_lib.grpo.checkpoint_files import checkpoint_path, complete_checkpoints, write_marker
 
 
 def save_checkpoint(
@@ -33,23 +30,12 @@ def save_checkpoint(
         ranks.gather(None)  # until everyone has written
         if ranks.first:
             torch.save(state | {"rng": rng, "step": step}, path / "state.pt")
-            files = sorted(file for file in path.rglob("*") if file.is_file())
-            checksums = {str(file.relative_to(path)): _sha256(file) for file in files}
-            write_text(path / MARKER, json.dumps(checksums))
+            write_marker(path)
     if ranks.first:
         for old in complete_checkpoints(directory)[:-keep_last]:
             if best_step is None or old != checkpoint_path(directory, best_step):
                 shutil.rmtree(old)
     ranks.gather(None)
-
-
-def checkpoint_path(directory: Path, step: int) -> Path:
-    return directory / f"step-{step:06d}"
-
-
-def complete_checkpoints(directory: Path) -> list[Path]:
-    """Checkpoints whose marker is there and whose files have the recorded checksums, oldest first."""
-    return [path for path in sorted(directory.glob("step-*")) if _is_complete(path)]
 
 
 def load_checkpoint(path: Path, backend: Backend) -> dict[str, Any]:
@@ -64,19 +50,3 @@ def load_checkpoint(path: Path, backend: Backend) -> dict[str, Any]:
     if own["cuda"]:
         torch.cuda.set_rng_state_all(own["cuda"])
     return state
-
-
-def _is_complete(path: Path) -> bool:
-    marker = path / MARKER
-    if not marker.exists():
-        return False
-    try:
-        checksums: dict[str, str] = json.loads(marker.read_bytes())
-    except ValueError:  # a torn marker
-        return False
-    return all((path / n).exists() and _sha256(path / n) == digest for n, digest in checksums.items())
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,13 @@ def finished_steps(directory: Path) -> list[int]:
     """Steps whose records are there, ascending."""
     names = (re.fullmatch(r"step-(\d+)", path.name) for path in directory.glob("step-*"))
     return sorted(int(match[1]) for match in names if match)
+
+
+def drop_records_after(directory: Path, step: int) -> None:
+    """Remove the records of later steps."""
+    for later in finished_steps(directory):
+        if later > step:
+            shutil.rmtree(directory / f"step-{later:06d}")
 
 
 def read_step_records(directory: Path, step: int) -> dict[str, pa.Table]:

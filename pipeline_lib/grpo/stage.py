@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import torch
 
-from pipeline_lib.atomic import write_text
+from pipeline_lib.atomic import fsync_path, write_text
 from pipeline_lib.evaluation import evaluate_groups
 from pipeline_lib.grpo.backends import make_backend
 from pipeline_lib.grpo.job import TrainJob, TrainResult, read_job, read_validation
@@ -19,7 +21,6 @@ from pipeline_lib.grpo.trained import Trained
 from pipeline_lib.grpo.trainer import Trainer
 from pipeline_lib.grpo.update import Reference
 from pipeline_lib.policy import (
-    Policy,
     TokenBatch,
     load_policy,
     policy_id_of,
@@ -29,7 +30,7 @@ from pipeline_lib.policy import (
 )
 from pipeline_lib.records import Prompt
 from pipeline_lib.rewards.grader import Grader
-from pipeline_lib.rollout import Rollout, SamplingParams, make_engine, roll_out
+from pipeline_lib.rollout import Rollout, SamplingParams, check_agreement, make_engine, roll_out
 from pipeline_lib.sampling import make_sampler
 from pipeline_lib.sampling.priors import make_prior
 
@@ -46,8 +47,7 @@ def run_job(directory: Path, before_step: Callable[[], None], *, launched: bool 
     backend = make_backend(job.train, trained, job.generation.temperature, ranks)
     by_id = {prompt.prompt_id: prompt for prompt in prompts}
     prior = make_prior(job.train.sampler, prompts, seed=job.seed, device=device)
-    with Grader() as grader:
-        rolling = _Rolling(job, backend.trained.policy, grader, ranks)
+    with Grader() as grader, closing(_Rolling(job, backend.trained, grader, ranks)) as rolling:
         trainer = Trainer(
             backend=backend,
             policy_id=job.policy_id,
@@ -60,6 +60,7 @@ def run_job(directory: Path, before_step: Callable[[], None], *, launched: bool 
             max_tokens=job.generation.max_tokens,
             directory=directory,
             validate=None if job.train.validation is None else _validator(directory, job, rolling),
+            hand_over=rolling.hand_over,
         )
         ended_early = trainer.train(before_step)
         taken = job.train.validation is not None and job.train.validation.take_best
@@ -124,9 +125,21 @@ def _reference(job: TrainJob, trained: Trained, device: torch.device) -> Referen
 class _Rolling:
     """Rolls out this process's share of the prompts; everyone gets all groups, in the prompts' order."""
 
-    def __init__(self, job: TrainJob, policy: Policy, grader: Grader, ranks: Ranks) -> None:
-        self._job, self._policy, self._grader, self._ranks = job, policy, grader, ranks
-        self._engine = make_engine(job.generation.engine, policy)
+    def __init__(self, job: TrainJob, trained: Trained, grader: Grader, ranks: Ranks) -> None:
+        self._job, self._trained, self._grader, self._ranks = job, trained, grader, ranks
+        self._engine = make_engine(job.generation, trained.policy)
+
+    def hand_over(self) -> None:
+        """Give the engine the weights as they are. Raises EngineMismatch where it goes on sampling from others."""
+        if self._job.generation.engine.type == "transformers":  # it samples from the policy itself
+            return
+        if self._ranks.first:
+            self._engine.load_weights(self._trained.whole_weights())
+        self._ranks.gather(None)
+        check_agreement(self._engine, self._trained.policy, temperature=self._job.generation.temperature)
+
+    def close(self) -> None:
+        self._engine.close()
 
     def among(self, by_id: Mapping[str, Prompt], samples: int) -> Callable[[Sequence[str], int], Rollout]:
         """(prompt ids, number of the draw) -> groups of `samples` completions."""
@@ -135,7 +148,7 @@ class _Rolling:
         def roll(prompt_ids: Sequence[str], number: int) -> Rollout:
             seed = (self._job.seed * 1_000_003 + number) * ranks.size + ranks.rank
             own = [by_id[i] for i in prompt_ids[ranks.rank :: ranks.size]]
-            parts = ranks.gather(roll_out(self._policy, self._engine, self._grader.grade, own, params, seed))
+            parts = ranks.gather(roll_out(self._trained.policy, self._engine, self._grader.grade, own, params, seed))
             return Rollout(
                 groups=[parts[i % ranks.size].groups[i // ranks.size] for i in range(len(prompt_ids))],
                 generate_seconds=max(part.generate_seconds for part in parts),
@@ -163,12 +176,18 @@ def _save(trained: Trained, policies: Path) -> tuple[int, str, Path]:
     """(parameters, id, path) of the policy, adapters merged into it."""
     if trained.adapters is not None:
         trained.adapters.merge_and_unload()  # in place: the policy is a plain model again
-    unnamed = policies / f".unnamed-{os.getpid()}"
-    save_policy(trained.policy, unnamed)
-    policy_id = policy_id_of(unnamed)
-    path = policies / policy_id
-    if path.exists():
-        shutil.rmtree(unnamed)
-    else:
-        unnamed.rename(path)
+    policies.mkdir(parents=True, exist_ok=True)
+    with (policies / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # so that whatever is unnamed now is what a killed process has left
+        for abandoned in policies.glob(".*unnamed*"):
+            shutil.rmtree(abandoned)
+        unnamed = policies / ".unnamed"
+        save_policy(trained.policy, unnamed)
+        policy_id = policy_id_of(unnamed)
+        path = policies / policy_id
+        if path.exists():
+            shutil.rmtree(unnamed)
+        else:
+            unnamed.rename(path)
+            fsync_path(policies)
     return sum(p.numel() for p in trained.policy.model.parameters()), policy_id, path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -35,6 +35,21 @@ class Trained:
         assert self.adapters is not None
         with self.adapters.disable_adapter():
             yield self.policy
+
+    @torch.no_grad()
+    def whole_weights(self) -> dict[str, torch.Tensor]:
+        """The policy's state dict, adapters added to the weights that they stand beside; nothing is changed."""
+        if self.adapters is None:
+            return self.policy.model.state_dict()
+        weights = {}
+        for name, tensor in self.policy.model.state_dict().items():
+            module, _, kind = name.partition(".base_layer.")
+            if kind == "weight":
+                layer: Any = self.policy.model.get_submodule(module)
+                tensor = tensor + sum(layer.get_delta_weight(adapter) for adapter in layer.active_adapters)
+            if ".lora_" not in name:
+                weights[name.replace(".base_layer.", ".")] = tensor
+        return weights
 
     def save_parameters(self, path: Path) -> None:
         save_file({name: p.detach().contiguous() for name, p in self.parameters().items()}, str(path))

@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline_lib.atomic import remove_unfinished
 from pipeline_lib.config import Train
 from pipeline_lib.grpo.backends import Backend
-from pipeline_lib.grpo.checkpoint import checkpoint_path, complete_checkpoints, load_checkpoint, save_checkpoint
+from pipeline_lib.grpo.checkpoint import load_checkpoint, save_checkpoint
+from pipeline_lib.grpo.checkpoint_files import checkpoint_path, complete_checkpoints, step_of, torn_checkpoints
 from pipeline_lib.grpo.fill import RollOut, StepBatch, fill_batch
 from pipeline_lib.grpo.metrics import step_row
-from pipeline_lib.grpo.records import write_non_finite_batch, write_step_records
+from pipeline_lib.grpo.records import drop_records_after, write_non_finite_batch, write_step_records
 from pipeline_lib.grpo.update import NonFiniteUpdate, Reference, UpdateMetrics, update_policy
 from pipeline_lib.records import RolloutGroup, Trajectory
 from pipeline_lib.sampling import PromptSampler, RoundSizer
@@ -32,7 +34,8 @@ class NothingGraded(RuntimeError):
 class Trainer:
     """Trains the back end's policy in place for at most `config.steps` updates.
 
-    `roll_out(prompt_ids, seed)` samples and grades groups from the current policy. Everything that the loop
+    `roll_out(prompt_ids, seed)` samples and grades groups from the current policy, which `hand_over` gives to an engine
+    with weights of its own, called whenever they have changed. Everything that the loop
     remembers is in the checkpoint, and every random draw is a function of (seed, step, round), so a resumed
     stage takes the same decisions as one that was never stopped. Every process runs the same loop over the same
     groups; the first one writes.
@@ -50,11 +53,12 @@ class Trainer:
         max_tokens: int,
         directory: Path,
         validate: Callable[[], float | None] | None = None,
+        hand_over: Callable[[], None] = lambda: None,
     ) -> None:
         self._backend, self._policy_id, self._reference = backend, policy_id, reference
         self._sampler, self._roll_out = sampler, roll_out
         self._config, self._max_tokens, self._directory = config, max_tokens, directory
-        self._validate = validate
+        self._validate, self._hand_over = validate, hand_over
         self._sizer = RoundSizer(config.refill, config.prompts_per_step, backend.ranks.size)
         self._carried: list[RolloutGroup] = []
         self._step = 0
@@ -82,6 +86,7 @@ class Trainer:
         finite, and NothingGraded.
         """
         self._resume()
+        self._hand_over()
         while self._step < self._config.steps and self._ended_early is None:
             before_step()
             self._ended_early = self._one_step()
@@ -120,6 +125,8 @@ class Trainer:
         )
         filled = time.perf_counter()
         update = self._update(step, batch, learning_rate)
+        if update is not None:
+            self._hand_over()
         self._carried = batch.carried
         self._step = step
         self._num_tokens += 0 if update is None else update.num_tokens
@@ -215,9 +222,15 @@ class Trainer:
 
     def _resume(self) -> None:
         if self._backend.ranks.first:
-            for unfinished in self._checkpoints.glob(".*.tmp"):  # left by a kill
-                shutil.rmtree(unfinished)
+            for directory in (self._directory, self._checkpoints, self._directory / "records"):
+                remove_unfinished(directory)
+            for torn in torn_checkpoints(self._checkpoints):
+                shutil.rmtree(torn)
+        self._backend.ranks.gather(None)  # nobody looks before they are gone
         checkpoints = complete_checkpoints(self._checkpoints)
+        if self._backend.ranks.first:
+            # Done again, a step need not come to as many files: what an abandoned attempt has left must not stand.
+            drop_records_after(self._directory / "records", step_of(checkpoints[-1]) if checkpoints else 0)
         if not checkpoints:
             return
         state = load_checkpoint(checkpoints[-1], self._backend)

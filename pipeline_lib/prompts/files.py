@@ -55,7 +55,7 @@ def _prompt(source: RowSource, draft: Draft) -> Prompt:
     return Prompt(
         data_source=draft.data_source,
         messages=_with_suffix(draft.messages, source.suffix) if source.suffix else draft.messages,
-        gold=draft.gold if verifier == "exact" else final_answer(draft.gold),
+        gold=draft.gold if verifier in ("exact", "code") else final_answer(draft.gold),
         verifier=verifier,
         extra=draft.extra,
     )

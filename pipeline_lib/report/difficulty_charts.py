@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.figure import (
     FAINT,
@@ -16,7 +19,7 @@ from pipeline_lib.report.figure import (
 )
 
 # Upper edge, name, colour. Only 0 and 1 are zero-variance, so they stand alone.
-_BUCKETS = (
+BUCKETS = (
     (0.0, "0%", WRONG),
     (0.25, "≤25%", "#d6e6f3"),
     (0.5, "≤50%", "#9ec5e3"),
@@ -27,6 +30,14 @@ _BUCKETS = (
 HEALTHY_ZERO_VARIANCE = (0.2, 0.4)
 
 
+def count_by_bucket(rows: Iterable[Mapping[str, Any]]) -> list[int]:
+    """Prompts in each of BUCKETS; the rows have `pass_rate` and `n_prompts`."""
+    counts = [0] * len(BUCKETS)
+    for row in rows:
+        counts[next(i for i, (edge, _, _) in enumerate(BUCKETS) if row["pass_rate"] <= edge)] += row["n_prompts"]
+    return counts
+
+
 def pass_rate_distribution(data: ReportData) -> Section:
     rows = data.pass_rates.to_pylist()
     title = "Difficulty over the stages"
@@ -34,12 +45,9 @@ def pass_rate_distribution(data: ReportData) -> Section:
         return Section(title, [Panel("Pass rates", missing="No prompt has been rolled out yet.")])
     stages = sorted({row["stage"] for row in rows})
     names = ["pool" if stage == 0 else f"stage {stage}" for stage in stages]
-    counts = {stage: [0] * len(_BUCKETS) for stage in stages}
-    for row in rows:
-        bucket = next(i for i, (edge, _, _) in enumerate(_BUCKETS) if row["pass_rate"] <= edge)
-        counts[row["stage"]][bucket] += row["n_prompts"]
+    counts = {stage: count_by_bucket(row for row in rows if row["stage"] == stage) for stage in stages}
     figure = bare_figure(x_title="share of prompts", y_title="", height=150 + 44 * len(stages))
-    for index, (_, label, shade) in enumerate(_BUCKETS):
+    for index, (_, label, shade) in enumerate(BUCKETS):
         figure.add_bar(
             name=label,
             orientation="h",

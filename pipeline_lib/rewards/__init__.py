@@ -13,12 +13,14 @@ VERIFIERS: dict[str, str] = {
     "exact": "pipeline_lib.rewards.exact:Exact",
     "numeric": "pipeline_lib.rewards.numeric:Numeric",
     "math": "pipeline_lib.rewards.math:Math",
+    "multiple_choice": "pipeline_lib.rewards.multiple_choice:MultipleChoice",
+    "code": "pipeline_lib.rewards.code:Code",
     "reasoning_gym": "pipeline_lib.rewards.reasoning_gym:ReasoningGym",
 }
 
 
 def get_verifier(name: str) -> Verifier:
-    """The verifier registered under `name`; ValueError lists the known ones."""
+    """The verifier registered under `name`; ValueError lists the known ones, or says why it cannot work here."""
     if name not in VERIFIERS:
         raise ValueError(f"unknown verifier {name!r}: must be one of {', '.join(sorted(VERIFIERS))}")
     return _load(VERIFIERS[name])

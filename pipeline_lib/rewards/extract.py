@@ -13,6 +13,8 @@ _ANSWER_LINE = re.compile(r"\banswer\s*:\s*([^\n]*)", re.IGNORECASE)
 _ANSWER_TAG = re.compile(r"<answer>", re.IGNORECASE)
 _ANSWER_TAGS = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
 
+PYTHON_NAMES = {"python", "python3", "py"}
+
 
 def fold(text: str) -> str:
     """`text` stripped, each run of white space made one space."""
@@ -57,6 +59,23 @@ def answer_tag(text: str) -> str | None:
         return None
     match = _ANSWER_TAGS.match(text, openers[-1].start())
     return match.group(1).strip() if match else ""
+
+
+def python_block(text: str) -> str | None:
+    """The last block fenced as ```python; "" when it is never closed."""
+    block: list[str] | None = None
+    last: str | None = None
+    fenced = False
+    for line in text.splitlines():
+        mark = line.strip()
+        if fenced and mark == "```":
+            last = last if block is None else "\n".join(block) + "\n"
+            fenced, block = False, None
+        elif fenced and block is not None:
+            block.append(line)
+        elif not fenced and mark.startswith("```"):
+            fenced, block = True, [] if PYTHON_NAMES & set(mark[3:].lower().split()[:1]) else None
+    return last if block is None else ""
 
 
 def first_line(text: str) -> str:

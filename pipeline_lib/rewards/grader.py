@@ -35,10 +35,10 @@ Outcome = list[Verdict] | BaseException
 class Grader:
     """Grades completions in order. Use as a context manager; not for several threads at once.
 
-    An answer that takes longer than `time_limit` seconds gets the status timeout and its process is replaced;
-    one whose process needs `memory_limit_mb` more than at its start gets the status error. Processes are
-    started on the first answer that needs one; they import the program's main module, so that one must guard
-    its work by `if __name__ == "__main__"`.
+    An answer that takes longer than `time_limit` seconds, or than its verifier's own, gets the status timeout
+    and its process is replaced; one whose process needs `memory_limit_mb` more than at its start gets the status
+    error. Processes are started on the first answer that needs one; they import the program's main module, so
+    that one must guard its work by `if __name__ == "__main__"`.
     """
 
     def __init__(self, *, time_limit: float = 5.0, memory_limit_mb: int = 1024, workers: int | None = None) -> None:
@@ -81,7 +81,8 @@ class Grader:
         return [verdict if isinstance(verdict, Verdict) else self._cache[verdict] for verdict in settled]
 
     def _judge(self, name: str, answers: list[Answer]) -> list[Verdict]:
-        size = min(CHUNK, math.ceil(len(answers) / self.workers))
+        alone = get_verifier(name).time_limit is not None
+        size = 1 if alone else min(CHUNK, math.ceil(len(answers) / self.workers))
         everything = range(len(answers))
         chunks = [everything[start : start + size] for start in everything[::size]]
         verdicts: dict[int, Verdict] = {}
@@ -100,10 +101,8 @@ class Grader:
         if not chunks:
             return []
         pool = self._pool(name)
-        futures = [
-            pool.schedule(_judge_chunk, args=(name, chunk, self.time_limit), timeout=self.time_limit)
-            for chunk in chunks
-        ]
+        limit = get_verifier(name).time_limit or self.time_limit
+        futures = [pool.schedule(_judge_chunk, args=(name, chunk, limit), timeout=limit) for chunk in chunks]
         outcomes = [future.exception() or future.result() for future in futures]
         if any(isinstance(outcome, BrokenProcessPool) for outcome in outcomes):
             self._drop_pool(name)

@@ -11,12 +11,17 @@ RIGHT = Verdict(reward=1.0, correct=True)
 WRONG = Verdict(reward=0.0, correct=False)
 UNPARSEABLE = Verdict(reward=0.0, correct=False, status="unparseable_answer")
 TIMEOUT = Verdict(reward=None, correct=False, status="timeout")
+TOO_SLOW = Verdict(reward=0.0, correct=False, status="timeout")
+"""Of an answer that is itself a program: it was judged, and is wrong."""
 ERROR = Verdict(reward=None, correct=False, status="error")
 
 
 class Verifier(ABC):
     isolated = False
     """Whether `judge` may hang or eat memory, and so must run in a process that can be killed."""
+
+    time_limit: float | None = None
+    """Seconds that `judge` may take, where it keeps limits of its own; None leaves them to the grader."""
 
     @abstractmethod
     def gold_problem(self, prompt: Prompt) -> str | None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import torch
 
 from pipeline_lib.policy import Policy
 from pipeline_lib.records import Prompt, RolloutGroup, Trajectory, Verdict
-from pipeline_lib.rollout.engine import Completion, Engine, SamplingParams
+from pipeline_lib.rollout.engine import Completion, Engine, EngineFailed, EngineOverloaded, SamplingParams
+
+logger = logging.getLogger(__name__)
 
 Grade = Callable[[Sequence[tuple[Prompt, str]]], list[Verdict]]
 
@@ -24,10 +29,14 @@ class Rollout:
 def roll_out(
     policy: Policy, engine: Engine, grade: Grade, prompts: Sequence[Prompt], params: SamplingParams, seed: int
 ) -> Rollout:
-    """One graded group of `params.n` completions for each prompt, in the prompts' order."""
+    """One graded group of `params.n` completions for each prompt, in the prompts' order.
+
+    Where they are too many for the memory, all are sampled again, half as many at once; the draws are others then.
+    Raises EngineFailed when one at a time is too many as well.
+    """
     started = time.perf_counter()
     prompts_token_ids = [tuple(policy.encode(prompt.messages)) for prompt in prompts]
-    completions = engine.generate(prompts_token_ids, params, seed)
+    completions = _generate(engine, prompts_token_ids, params, seed)
     generated = time.perf_counter()
     answers = [(prompt, c.text) for prompt, group in zip(prompts, completions, strict=True) for c in group]
     verdicts = iter(grade(answers))
@@ -41,6 +50,27 @@ def roll_out(
         verify_seconds=time.perf_counter() - generated,
         generated_tokens=sum(len(c.token_ids) for group in completions for c in group),
     )
+
+
+def _generate(
+    engine: Engine, prompts_token_ids: Sequence[Sequence[int]], params: SamplingParams, seed: int
+) -> list[list[Completion]]:
+    while True:
+        try:
+            return engine.generate(prompts_token_ids, params, seed)
+        except (RuntimeError, MemoryError) as error:
+            if not _is_too_much(error):
+                raise
+            if params.batch_size == 1:
+                raise EngineFailed(f"one sequence at a time is too much for the engine: {error}") from error
+            logger.warning("%d sequences at once are too many for the engine (%s)", params.batch_size, error)
+        params = replace(params, batch_size=params.batch_size // 2)
+
+
+def _is_too_much(error: Exception) -> bool:
+    # torch has a class of its own for a GPU's memory, none for a CPU's.
+    known = isinstance(error, (MemoryError, torch.OutOfMemoryError, EngineOverloaded))
+    return known or "can't allocate memory" in str(error)
 
 
 def _group(

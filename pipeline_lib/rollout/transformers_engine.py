@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
 from transformers import DynamicCache, GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from pipeline_lib.policy import Policy
-from pipeline_lib.rollout.engine import Completion, SamplingParams
+from pipeline_lib.rollout.engine import Completion, SamplingParams, make_completion
 
 
 class RecordedSampling(LogitsProcessor):
@@ -98,18 +98,16 @@ class TransformersEngine:
     def _completions(self, rows: list[list[int]], logprob_rows: list[list[float]]) -> list[Completion]:
         eos = set(self.policy.eos_token_ids)
         sampled = [row[: next((t + 1 for t, token in enumerate(row) if token in eos), None)] for row in rows]
-        texts = self.policy.tokenizer.batch_decode(
-            [tokens[:-1] if tokens[-1] in eos else tokens for tokens in sampled], skip_special_tokens=True
-        )
         return [
-            Completion(
-                token_ids=tuple(tokens),
-                logprobs=tuple(logprobs[: len(tokens)]),
-                finish_reason="stop" if tokens[-1] in eos else "length",
-                text=text.encode("utf-8", "replace").decode("utf-8"),
-            )
-            for tokens, logprobs, text in zip(sampled, logprob_rows, texts, strict=True)
+            make_completion(self.policy, tuple(tokens), tuple(logprobs[: len(tokens)]))
+            for tokens, logprobs in zip(sampled, logprob_rows, strict=True)
         ]
+
+    def load_weights(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Nothing to do: the policy's weights are the engine's own."""
+
+    def close(self) -> None:
+        """Nothing to do: the policy outlives it."""
 
     @contextmanager
     def _sampling_mode(self, params: SamplingParams) -> Iterator[None]:

@@ -19,7 +19,7 @@ class TensorBoard:
         root = Path(config.directory) if config.directory else stage.root / "tensorboard"
         directory = root / stage.run / f"stage-{stage.stage}-{stage.fingerprint}"
         self.last_step = _last_step(directory)
-        _let_a_second_pass_since_the_newest_file(directory)
+        _let_older_files_sort_first(directory)
         # What a killed attempt left half-written is hidden from the reader.
         self._writer = SummaryWriter(str(directory), purge_step=self.last_step + 1)
 
@@ -32,11 +32,19 @@ class TensorBoard:
         self._writer.close()
 
 
-def _let_a_second_pass_since_the_newest_file(directory: Path) -> None:
-    """Readers take event files by name, which has the second and then a number that does not sort: .10 before .9."""
-    seconds = [int(file.name.split(".")[3]) for file in directory.glob("events.out.tfevents.*")]
-    while seconds and time.time() < max(seconds) + 1:
-        time.sleep(0.05)
+def _let_older_files_sort_first(directory: Path) -> None:
+    """Readers take event files by name, which has the second and then a number that does not sort: .10 before .9.
+
+    So those of this second, and of seconds to come where the clock was set back, are named for seconds gone by.
+    """
+    latest = int(time.time()) - 1
+    for file in sorted(directory.glob("events.out.tfevents.*"), reverse=True):
+        parts = file.name.split(".")
+        second = int(parts[3])
+        if second > latest:
+            parts[3] = f"{latest:010d}"
+            file.rename(file.with_name(".".join(parts)))
+        latest = min(second, latest) - 1
 
 
 def _last_step(directory: Path) -> int:

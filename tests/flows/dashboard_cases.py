@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +70,18 @@ class Dashboard:
         [found] = self.ask("/deployments/filter", {"deployments": {"name": {"any_": [name]}}})
         return found["id"]
 
-    def create_run(self, deployment: str, parameters: dict[str, Any]) -> str:
-        return self.ask(f"/deployments/{self.deployment(deployment)}/create_flow_run", {"parameters": parameters})["id"]
+    def create_run(self, deployment: str, parameters: dict[str, Any], tags: Sequence[str] = ()) -> str:
+        wanted = {"parameters": parameters, "tags": list(tags)}
+        return self.ask(f"/deployments/{self.deployment(deployment)}/create_flow_run", wanted)["id"]
 
     def run(self, run: str) -> dict[str, Any]:
         return self.ask("/flow_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})[0]
+
+    def child(self, run: str, name: str) -> str:
+        """The run of another deployment that `run` has started."""
+        filter = {"parent_flow_run_id": {"any_": [run]}, "name": {"any_": [name]}}
+        [found] = self.ask("/flow_runs/filter", {"flow_runs": filter})
+        return found["id"]
 
     def wait_for(self, run: str, state: str, *, attempt: int = 1) -> None:
         def reached() -> bool:

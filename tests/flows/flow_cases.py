@@ -74,14 +74,19 @@ def wait_until(reached: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def processes_marked(mark: str) -> list[str]:
-    """Command lines of the processes that have `mark` in their environment."""
-    found = []
+def pids_marked(mark: str) -> dict[int, str]:
+    """Processes that have `mark` in their environment, with their command lines."""
+    found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
                 if mark.encode() in (entry / "environ").read_bytes():
-                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             except OSError:  # gone meanwhile, or somebody else's
                 continue
     return found
+
+
+def processes_marked(mark: str) -> list[str]:
+    """Command lines of the processes that have `mark` in their environment."""
+    return list(pids_marked(mark).values())

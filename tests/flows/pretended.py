@@ -7,7 +7,6 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from flows.chain import finish, walk
@@ -25,6 +24,7 @@ from tasks.selection import Select
 from tasks.step import Step, Work, Workshop, perform
 from tasks.training import TrainStage
 from warehouse import Warehouse
+from warehouse.lake import write_shard
 
 STEPS = (ImportPolicy, IngestPrompts, RolloutStep, Evaluate, Score, Select, Diagnose, MeasureDrift, TrainStage, Report)
 
@@ -55,10 +55,12 @@ def _work(step: Step, at: Workshop) -> Work:
     }
     if not isinstance(step, RolloutStep | TrainStage):
         return Work(outputs)
+    tables = {}
     if isinstance(step, RolloutStep):
-        shard_of(step).parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table({"x": [1]}), shard_of(step))
-        outputs["shards"] = [str(shard_of(step).relative_to(step.root))]
+        shard = write_shard(shard_of(step), pa.table({"x": [1]}), {})
+        row = {"shard_index": 0, "path": str(shard.path.relative_to(step.root)), "sha256": shard.sha256}
+        tables["shards"] = pa.Table.from_pylist([row | {"n_rows": shard.n_rows, "n_bytes": shard.n_bytes}])
+        outputs["shards"] = [row["path"]]
     stats = {
         "prompt_id": "p",
         "step": 0,
@@ -73,4 +75,4 @@ def _work(step: Step, at: Workshop) -> Work:
         "mean_length": 1.0,
         "max_length": 1,
     }
-    return Work(outputs, {"rollout_stats": pa.Table.from_pylist([stats])})
+    return Work(outputs, tables | {"rollout_stats": pa.Table.from_pylist([stats])})

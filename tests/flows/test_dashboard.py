@@ -123,7 +123,7 @@ def test_a_stopped_dashboard_says_what_was_running_and_its_successor_resumes_it(
     known = registered(first)
     names, automations, pools = known
     assert names == ["curriculum", "evaluate", "report", "rollouts", "stage"]
-    assert len(automations) == 2 and pools == {"cpu": 2, "gpu": 1}
+    assert len(automations) == 3 and pools == {"cpu": 2, "gpu": 1}
     long = tiny_parameters(first.root)
     long["config"]["train"]["steps"] = 400
     run = first.create_run("curriculum", long)
@@ -133,7 +133,8 @@ def test_a_stopped_dashboard_says_what_was_running_and_its_successor_resumes_it(
     assert first.process.wait(60) == 0, first.said()
     print(f"stopped within {time.monotonic() - began:.1f} s")
     assert first.left() == []
-    assert "tiny was Running; it is stopped, and Retry on its page goes on with it." in first.said()
+    for stopped in ("tiny", "tiny · stage 1/1"):
+        assert f"{stopped} was Running; it is stopped, and Retry on its page goes on with it." in first.said()
     assert "Traceback" not in first.said()
 
     second = start()
@@ -149,3 +150,5 @@ def test_a_stopped_dashboard_says_what_was_running_and_its_successor_resumes_it(
     assert registered(third) == known
     third.ask(f"/flow_runs/{run}/set_state", RETRY)
     third.wait_for(run, "Running", attempt=2)
+    stage = third.child(run, "tiny · stage 1/1")
+    third.wait_for(stage, "Running", attempt=2)

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import re
-import time
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
@@ -282,10 +281,8 @@ def test_a_second_run_does_nothing_and_says_so(root: Path, config: Path) -> None
     before = attempts(root)
     server = {path: path.stat().st_mtime_ns for path in (root / "prefect").rglob("*.db*")}
     assert server
-    started = time.monotonic()
     again = rlsift("run", config)
     assert again.returncode == 0, again.stderr
-    assert time.monotonic() - started < 60  # a few seconds on an idle machine
     assert "every step is recorded, nothing was done" in again.stdout
     assert attempts(root) == before
     assert {path: path.stat().st_mtime_ns for path in (root / "prefect").rglob("*.db*")} == server

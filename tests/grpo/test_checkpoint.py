@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,10 @@ import pytest
 import torch
 from grpo_cases import group, tiny_policy, torch_training
 
+from pipeline_lib.grpo import checkpoint_files
 from pipeline_lib.grpo.backends import TorchTraining
-from pipeline_lib.grpo.checkpoint import MARKER, complete_checkpoints, load_checkpoint, save_checkpoint
+from pipeline_lib.grpo.checkpoint import load_checkpoint, save_checkpoint
+from pipeline_lib.grpo.checkpoint_files import MARKER, complete_checkpoints
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +111,26 @@ def test_a_torn_checkpoint_is_passed_over(tmp_path: Path, backend: TorchTraining
     assert names(tmp_path) == ["step-000002", "step-000006"]
     save_checkpoint(tmp_path, 4, backend, {}, keep_last=3)
     assert names(tmp_path) == ["step-000002", "step-000004", "step-000006"]
+
+
+def test_a_checkpoint_is_read_once_to_see_that_it_is_whole(
+    tmp_path: Path, backend: TorchTraining, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def counted(path: Path) -> str:
+        read.append(path.name)
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    save_checkpoint(tmp_path, 2, backend, {}, keep_last=2)
+    monkeypatch.setattr(checkpoint_files, "_sha256", counted)
+    (tmp_path / "step-000002").rename(tmp_path / "step-000004")
+    for _ in range(3):
+        assert names(tmp_path) == ["step-000004"]
+    assert sorted(read) == ["model.safetensors", "optimizer.pt", "state.pt"]
+    flip_a_byte(tmp_path / "step-000004")
+    assert names(tmp_path) == []
+    assert checkpoint_files.torn_checkpoints(tmp_path) == [tmp_path / "step-000004"]
 
 
 def test_what_a_killed_writer_left_is_not_seen(tmp_path: Path, backend: TorchTraining) -> None:

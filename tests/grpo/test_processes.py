@@ -15,7 +15,7 @@ from grpo_cases import chain_prompts, tiny_policy, write_training_job
 from worker_cases import PATIENCE, alive, needs_proc, run_to_the_end, start, wait_until
 
 from pipeline_lib.config import Backend, DapoLoss, DeepSpeedBackend, Lora, TorchBackend, Train
-from pipeline_lib.grpo.checkpoint import complete_checkpoints
+from pipeline_lib.grpo.checkpoint_files import complete_checkpoints
 from pipeline_lib.grpo.job import read_result
 from pipeline_lib.grpo.records import finished_steps
 from pipeline_lib.grpo.worker import ERROR

@@ -20,7 +20,7 @@ from grpo_cases import chain_prompts, write_training_job
 from worker_cases import PATIENCE, alive, needs_proc, run_to_the_end, start, wait_until
 
 from pipeline_lib.config import DapoLoss, GresoSampler, Refill, Train
-from pipeline_lib.grpo.checkpoint import complete_checkpoints
+from pipeline_lib.grpo.checkpoint_files import complete_checkpoints
 from pipeline_lib.grpo.job import read_result
 from pipeline_lib.grpo.records import finished_steps
 from pipeline_lib.grpo.stage import run_job
@@ -122,6 +122,26 @@ def test_the_last_checkpoint_torn_it_goes_on_from_the_one_before(undisturbed: Pa
     assert before(directory, "step-000007") > redone  # steps 7 to 9 were done once more
     assert before(directory, "step-000006") == before(undisturbed, "step-000006")
     assert_same_end(directory, undisturbed)
+
+
+def test_what_an_abandoned_attempt_left_beyond_its_checkpoint_is_gone(undisturbed: Path, tmp_path: Path) -> None:
+    """Also where the new attempt comes to fewer steps, as another number of processes may."""
+    directory = tmp_path / "stage"
+    shutil.copytree(undisturbed, directory)
+    (directory / "result.json").unlink()
+    shutil.rmtree(directory / "checkpoints" / "step-000009")
+    for left in ("step-000010", ".step-000011.x.tmp"):
+        shutil.copytree(directory / "records" / "step-000009", directory / "records" / left)
+    half_saved = tmp_path / "policies" / ".unnamed-1"
+    shutil.copytree(directory / "checkpoints" / "step-000006", half_saved)
+    job = json.loads((directory / "job.json").read_text())
+    (directory / "job.json").write_text(json.dumps(job | {"policies_dir": str(half_saved.parent)}))
+    run_job(directory, lambda: None)
+    assert sorted(path.name for path in (directory / "records").iterdir()) == [f"step-{n:06d}" for n in range(1, 10)]
+    assert_same_end(directory, undisturbed)
+    result = read_result(directory)
+    assert result is not None
+    assert {path.name for path in half_saved.parent.iterdir()} == {".lock", result.policy_id}
 
 
 def before(directory: Path, step: str) -> int:

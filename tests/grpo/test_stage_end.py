@@ -24,7 +24,7 @@ from grpo_cases import (
 from safetensors.torch import load_file
 
 from pipeline_lib.config import DapoLoss, Lora, Train, UniformSampler, Validation
-from pipeline_lib.grpo.checkpoint import complete_checkpoints
+from pipeline_lib.grpo.checkpoint_files import complete_checkpoints
 from pipeline_lib.grpo.job import read_result
 from pipeline_lib.grpo.stage import run_job
 from pipeline_lib.grpo.trainer import Trainer

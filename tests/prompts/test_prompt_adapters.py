@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prompt_cases import one, read, write
 
+from flows import cli
 from pipeline_lib.config import Columns, DataFormat, FileSource
 from pipeline_lib.prompts import FORMATS
 from pipeline_lib.prompts.files import open_rows
@@ -146,7 +147,7 @@ def test_a_row_of_each_format(tmp_path: Path, case: str) -> None:
 
 
 def test_each_format_can_be_named_and_has_a_row_here() -> None:
-    assert set(get_args(DataFormat)) == {"auto", *FORMATS}
+    assert set(get_args(DataFormat)) == {"auto", *FORMATS} == {form.value for form in cli.DataFormat}
     assert {form for form, _, _ in ROWS.values()} == set(FORMATS)
 
 

@@ -29,7 +29,7 @@ def grader() -> Iterator[Grader]:
 
 
 def test_unknown_verifier_lists_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"'chess'.*exact, math, numeric, reasoning_gym"):
+    with pytest.raises(ValueError, match=r"'chess'.*code, exact, math, multiple_choice, numeric, reasoning_gym"):
         get_verifier("chess")
     with Grader() as grader, pytest.raises(ValueError, match="chess"):
         grader.grade([(prompt("1", "chess"), "1")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -72,6 +73,8 @@ def test_numeric_is_exact_unless_told() -> None:
         ("34", "", UNPARSEABLE),
         ("34", r"#### 35, that is \boxed{34.0}", RIGHT),
         ("34", "#### 34 dollars.\nQuestion: 5?", RIGHT),
+        ("34", "#### 34\n" + "and so on" * 100, RIGHT),
+        ("180", r"\boxed{180}", RIGHT),
         ("1080", "####: $1,080", RIGHT),
         ("34", "#### 34\nAnswer: 35", RIGHT),
         ("34", "Answer: 35\nAnswer: $34$", RIGHT),
@@ -86,6 +89,18 @@ def test_numeric_is_exact_unless_told() -> None:
 )
 def test_math(gold: str, completion: str, verdict: Verdict) -> None:
     assert grade(gold, completion, "math") == verdict
+
+
+def test_an_answer_is_extracted_once() -> None:
+    verifier, gold = get_verifier("math"), prompt("34", "math")
+    answer = verifier.extract(gold, r"\boxed{34}")
+    assert answer == "34"
+    assert verifier.judge(gold, answer) == RIGHT
+
+
+def test_a_thread_other_than_the_main_one_grades_alike() -> None:
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(grade, r"\sqrt{12}", r"\boxed{2\sqrt{3}}", "math").result() == RIGHT
 
 
 def test_a_right_answer_in_the_prompt_is_not_graded() -> None:

@@ -75,8 +75,8 @@ def test_text_leaves_out_the_stop_token_and_special_tokens() -> None:
 
 def test_lone_surrogates_are_replaced() -> None:
     class SurrogateTokenizer:
-        def batch_decode(self, rows: list[list[int]], skip_special_tokens: bool) -> list[str]:
-            return ["a\ud800b" for _ in rows]
+        def decode(self, token_ids: list[int], skip_special_tokens: bool) -> str:
+            return "a\ud800b"
 
     policy = replace(tiny_policy(), tokenizer=SurrogateTokenizer())
     assert generate(policy)[0][0].text == "a?b"
@@ -168,5 +168,5 @@ def test_first_tokens_come_as_often_as_softmax_says(temperature: float) -> None:
 
 def test_made_by_the_name_in_the_config() -> None:
     generation = Generation(temperature=0.7, max_tokens=9, batch_size=3)
-    assert isinstance(make_engine(generation.engine, tiny_policy()), TransformersEngine)
+    assert isinstance(make_engine(generation, tiny_policy()), TransformersEngine)
     assert SamplingParams.of(generation, n=4) == SamplingParams(4, 0.7, 9, 3)

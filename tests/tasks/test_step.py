@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -165,7 +166,11 @@ def test_lost_outputs_are_made_again(step: FileStep) -> None:
     perform(step)
     step.output.unlink()
     assert recorded(step) is None
-    assert not perform(step).cached
+    ear = Ear()
+    with use_reporter(ear):
+        assert not perform(step).cached
+    said = f"stage 1/2 · file step was complete, but its {step.output} is gone or damaged; what is lost is made again."
+    assert ("say", said) in ear.heard
     assert step.output.exists()
     assert row_of(step)["attempts"] == 2
     assert perform(step).cached
@@ -195,6 +200,31 @@ def test_an_interrupted_step_is_marked_and_the_interrupt_goes_on(step: FileStep)
     row = row_of(interrupted)
     assert (row["status"], row["error"]) == ("failed", "interrupted")
     assert recorded(interrupted) is None
+
+
+def test_a_full_disk_is_told_in_words_also_where_the_warehouse_cannot_be_written(
+    step: FileStep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @dataclass(frozen=True)
+    class OnAFullDisk(FileStep):
+        def work(self, at: Workshop) -> Work:
+            monkeypatch.setattr(Warehouse, "write", full)
+            full()
+            raise AssertionError
+
+    def full(*_: object) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    ear = Ear()
+    failing = OnAFullDisk(step.run, 1, output=step.output)
+    with use_reporter(ear), pytest.raises(StepFailed, match=f"the disk of {step.root} is full; make room on it"):
+        perform(failing)
+    assert [what for what, _ in ear.heard[-2:]] == ["finish", "say"]
+    assert "the warehouse could not be told: [Errno 28]" in ear.heard[-1][1]
+    monkeypatch.undo()
+    assert row_of(failing)["status"] == "running"
+    perform(step)
+    assert row_of(step)["status"] == "completed"
 
 
 def test_rows_and_completion_are_one_transaction(step: FileStep) -> None:

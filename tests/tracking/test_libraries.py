@@ -59,6 +59,22 @@ def test_tensorboard_has_each_step_once(directory: str | None, tmp_path: Path) -
 
 
 @needs("tensorboard")
+def test_tensorboard_has_each_step_once_also_with_the_clock_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    real = time.time
+    for done, behind in ((1, 0), (2, 86_400), (3, 86_400), (3, 2 * 86_400)):
+        monkeypatch.setattr(time, "time", lambda behind=behind: real() - behind)
+        with make_trackers([TensorBoardTracker()], stage(tmp_path), logged=0, warn=pytest.fail) as trackers:
+            trackers.log_steps(STEPS[:done])
+    events = EventAccumulator(str(tmp_path / "tensorboard" / "demo" / f"stage-2-{FINGERPRINT}")).Reload()
+    found = {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+    assert found == curves(STEPS)
+
+
+@needs("tensorboard")
 def test_stages_have_tensorboard_directories_of_their_own(tmp_path: Path) -> None:
     for fingerprint in ("a" * 16, "b" * 16):
         with make_trackers(

@@ -356,7 +356,7 @@ def test_query_selected_and_skipped(warehouse: Warehouse) -> None:
 
 
 def test_query_errors_say_what_there_is(warehouse: Warehouse) -> None:
-    with pytest.raises(WarehouseError, match=r"'histroy'; there are came_back, prompt_history, "):
+    with pytest.raises(WarehouseError, match=r"'histroy'; there are came_back, page_evaluations, "):
         warehouse.named_query("histroy")
     with pytest.raises(WarehouseError, match="run_id"):
         warehouse.named_query("came_back")

@@ -1,0 +1,125 @@
+"""What the confined processes do: run a program, call its functions for others, or check what they return.
+
+The checks and the program never share a process: a program that patches builtins, overrides `==`, walks the frames or
+ends early changes what it returns, and nothing else.
+"""
+
+from __future__ import annotations
+
+import ast
+import atexit
+import builtins
+import os
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from . import wire
+
+
+def run_to_end(work: Callable[[], None]) -> NoReturn:
+    """Work, then end as Python does: threads joined, exit hooks run, output flushed, 0 if nothing was raised.
+
+    Taking the interpreter apart as well would take longer than all of that.
+    """
+    code = 1
+    try:
+        _run_hooks(work)
+        code = 0
+    except SystemExit as end:
+        code = 0 if end.code is None else end.code & 0xFF if isinstance(end.code, int) else 1
+    finally:
+        os._exit(code)
+
+
+def run(source: str) -> dict[str, Any]:
+    """Run a program as the main module; its variables."""
+    main = types.ModuleType("__main__")
+    sys.modules["__main__"] = main
+    exec(compile(source, "<program>", "exec"), main.__dict__)
+    return main.__dict__
+
+
+def call_once(source: str, name: str, args: list[Any], result: int) -> None:
+    """Run a program, call one of its functions, or a method of its `Solution`, and send the value."""
+    variables = run(f"from typing import *\n{source}")
+    wire.send(result, wire.encode(_function(variables, name)(*args)))
+
+
+def serve(source: str, requests: int, answers: int) -> None:
+    """Run a program, then call its functions for another process until that one has ended."""
+    variables = run(source)
+    while True:
+        try:
+            name, args, kwargs = wire.receive(requests)
+        except EOFError:
+            return
+        wire.send(answers, _answer(variables, name, wire.decode(args), wire.decode(kwargs)))
+
+
+def check(source: str, requests: int, answers: int) -> None:
+    """Run checks whose free names are functions of the served program. Ends with an exception where one fails."""
+
+    def remote(name: str) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            wire.send(requests, [name, wire.encode(args), wire.encode(kwargs)])
+            error, value = wire.receive(answers)
+            if error is not None:
+                raise _exception(error)
+            return wire.decode(value)
+
+        return call
+
+    main = types.ModuleType("__main__")
+    main.__dict__.update({name: remote(name) for name in free_names(source)})
+    sys.modules["__main__"] = main
+    exec(compile(source, "<checks>", "exec"), main.__dict__)
+
+
+def free_names(source: str) -> set[str]:
+    """The names that a piece of code reads, and neither makes itself nor finds among the builtins."""
+    tree = ast.parse(source)
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    made = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            made.add(node.name)
+        elif isinstance(node, ast.arg):
+            made.add(node.arg)
+        elif isinstance(node, ast.alias):
+            made.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            made.add(node.name)
+    return used - made - set(dir(builtins))
+
+
+def _run_hooks(work: Callable[[], None]) -> None:
+    try:
+        work()
+    finally:
+        if "threading" in sys.modules:
+            sys.modules["threading"]._shutdown()
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+
+
+def _answer(variables: dict[str, Any], name: str, args: Any, kwargs: Any) -> list[Any]:
+    try:
+        return [None, wire.encode(_function(variables, name)(*args, **kwargs))]
+    except Exception as error:
+        known = [base.__name__ for base in type(error).__mro__ if base.__module__ == "builtins"]
+        return [known[0], None]
+
+
+def _exception(name: Any) -> Exception:
+    kind = getattr(builtins, str(name), None)
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        return kind("raised by the program")
+    return RuntimeError(f"the program raised {name}")
+
+
+def _function(variables: dict[str, Any], name: str) -> Callable[..., Any]:
+    if name not in variables and "Solution" in variables:
+        return getattr(variables["Solution"](), name)
+    return variables[name]

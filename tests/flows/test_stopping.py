@@ -1,0 +1,48 @@
+"""A signal ends a process also where Python cannot act on it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+from flow_cases import PATIENCE, environment
+
+COMPUTES = """
+import hashlib, sys, time
+from flows.stopping import end_soon_after_a_signal
+
+end_soon_after_a_signal(lambda text: print(text, file=sys.stderr), grace_seconds=0.5)
+print("ready", flush=True)
+try:
+    if sys.argv[1] == "one call":
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # half an hour at least, and no instruction of Python's
+    else:
+        time.sleep(1000)
+except KeyboardInterrupt:
+    sys.exit("stopped by Python itself")
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("work", "said", "code"),
+    [
+        ("one call", "Stopped in the middle of a computation. The same command goes on from here.\n", 130),
+        ("many calls", "stopped by Python itself\n", 1),
+    ],
+)
+def test_a_signal_ends_the_process(how: signal.Signals, work: str, said: str, code: int) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMPUTES, work],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(how)
+    assert process.communicate(timeout=PATIENCE)[1] == said
+    assert process.returncode == code
