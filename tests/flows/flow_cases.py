@@ -39,7 +39,7 @@ train:
   refill: {min_prompts: 2}
 evaluation: {samples: 2, pass_at: [1, 2]}
 """
-PATIENCE = 240.0
+PATIENCE = 600.0
 
 
 def write_config(directory: Path, text: str = TINY) -> Path:
