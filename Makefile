@@ -19,11 +19,14 @@ help:
 demo: $(VENV)/installed
 	$(BIN)/rlsift run configs/demo.yaml
 
+# Two files at a time, each process with one thread: torch's threads wait for each other in spin loops.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses=2 --dist=loadfile
+
 test: $(VENV)/installed-dev
-	$(BIN)/pytest
+	$(PYTEST)
 
 test-slow: $(VENV)/installed-dev $(VENV)/installed-smollm2
-	$(BIN)/pytest -m slow --timeout=1200
+	$(PYTEST) -m slow --timeout=1200
 
 test-vllm:
 	$(MAKE) VENV=.venv-vllm .venv-vllm/installed-vllm
@@ -55,7 +58,7 @@ $(VENV)/installed: pyproject.toml | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml $(VENV)/installed
-	DS_BUILD_OPS=0 $(PIP) install --quiet --editable ".[dev,embeddings,lora,deepspeed,difficulty]"
+	DS_BUILD_OPS=0 $(PIP) install --quiet --editable ".[dev,embeddings,lora,deepspeed,difficulty,dask,kubernetes,docker]"
 	@touch $@
 
 # The package that carries the weights asks for llama-cpp-python, which rlsift does not use.
