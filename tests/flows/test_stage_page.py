@@ -39,16 +39,16 @@ def artifacts(dashboard: Dashboard, run: str) -> dict[str, dict[str, Any]]:
 def test_a_stage_shows_its_selection_steps_evaluation_and_progress(dashboard: Dashboard) -> None:
     parameters = tiny_parameters(dashboard.root)
     run = dashboard.create_run("stage", parameters | {"stage": 1})
-    dashboard.wait_for(run, "Completed")
+    dashboard.wait_for(run, "Finished")
     shown = artifacts(dashboard, run)
-    parts = {"progress", "selection", "train-steps", "stages", "evaluation"}
-    assert set(shown) == {f"tiny-stage-1-{part}" for part in parts}
+    parts = {"progress", "selection", "train-steps", "stages", "evaluation", "report"}
+    assert {key for key in shown if key.startswith("tiny-stage-1")} == {f"tiny-stage-1-{part}" for part in parts}
     assert len(json.loads(shown["tiny-stage-1-train-steps"]["data"])) == parameters["config"]["train"]["steps"]
     chosen = json.loads(shown["tiny-stage-1-selection"]["data"])
     assert [row["rank"] for row in chosen] == list(range(1, len(chosen) + 1)) and chosen[0]["prompt"]
     sets = {row["set"] for row in json.loads(shown["tiny-stage-1-evaluation"]["data"])}
     assert sets == {"targeted", "untargeted"}
-    assert "evaluate is done" in shown["tiny-stage-1-progress"]["description"]
+    assert "report is done" in shown["tiny-stage-1-progress"]["description"]
     # The stages' table of the training step was replaced by that of the evaluation, which took time as well.
     assert [row["stage"] for row in json.loads(shown["tiny-stage-1-stages"]["data"])] == [0, 1]
 
@@ -94,7 +94,6 @@ def test_in_a_browser_a_failed_stage_is_retried_and_its_artifacts_are_read(
         page.locator(".cm-content").first.click()
         page.keyboard.press("Control+A")
         page.keyboard.insert_text(json.dumps(config, indent=1))
-        page.locator("input[type=number]:visible").first.fill("1")
         look(page, pictures, "3-config")
         page.get_by_role("button", name="Submit").click()
 
@@ -113,7 +112,7 @@ def test_in_a_browser_a_failed_stage_is_retried_and_its_artifacts_are_read(
         page.get_by_role("menuitem", name="Retry").click()
         look(page, pictures, "5-retry")
         page.get_by_role("dialog").or_(page.get_by_role("alertdialog")).get_by_role("button", name="Retry").click()
-        dashboard.wait_for(run, "Completed", attempt=2)
+        dashboard.wait_for(run, "Finished", attempt=2)
         page.goto(f"/v2/runs/flow-run/{run}", wait_until="commit")
         page.get_by_role("tab", name="Task Runs").click()
         page.get_by_text("Cached", exact=True).nth(2).wait_for()  # score, select, diagnose
