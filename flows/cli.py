@@ -189,10 +189,15 @@ def schedule(
     """Have the dashboard take the stages of a run one by one, each beginning where the last ended."""
     with _errors_in_words():
         from flows.commands.schedule import schedule_run, unschedule_run
-        from flows.runs import find_run
+        from flows.commands.status import the_run
+        from flows.runs import config_of
         from pipeline_lib.config_file import load_config
 
-        config = load_config(Path(run), overrides, root) if Path(run).is_file() else find_run(find_root(root), run)
+        if Path(run).is_file():
+            config = load_config(Path(run), overrides, root)
+        else:
+            warehouse = Warehouse(find_root(root))
+            config = config_of(warehouse, the_run(warehouse, run))
         if off:
             unschedule_run(console, config)
         else:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from flows.chain import places
 from pipeline_lib.config import RunConfig, config_hash
-from warehouse import Warehouse, WarehouseError
+from warehouse import Warehouse
 
 Status = Literal["running", "waiting", "failed", "completed"]
 """waiting: nothing goes on, and steps are left to do."""
@@ -66,13 +66,7 @@ def record_run(config: RunConfig, status: Status) -> None:
     warehouse.publish()
 
 
-def find_run(root: Path, run_id: str) -> RunConfig:
-    """The config under which the run was last worked on. Raises WarehouseError where the root knows no such run."""
-    warehouse = Warehouse(root)
-    configs = {
-        row["run_id"]: row["config"] for row in warehouse.snapshot_query("SELECT run_id, config FROM runs").to_pylist()
-    }
-    if run_id not in configs:
-        there = ", ".join(sorted(configs)) or "none"
-        raise WarehouseError(f"{run_id!r} is neither a file nor a run under {root}; there are: {there}")
-    return RunConfig.model_validate_json(configs[run_id])
+def config_of(warehouse: Warehouse, run_id: str) -> RunConfig:
+    """The config under which a run that is known was last worked on."""
+    [row] = warehouse.snapshot_query("SELECT config FROM runs WHERE run_id = $1", [run_id]).to_pylist()
+    return RunConfig.model_validate_json(row["config"])

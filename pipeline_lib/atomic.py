@@ -14,6 +14,15 @@ FULL_BYTES = 1 << 16
 """A disk with less than this left is taken for full."""
 
 
+def is_disk_full(error: BaseException, directory: Path) -> bool:
+    """Whether `error` comes of the disk of `directory`. Not every writer keeps the errno: safetensors tells it in its
+    text, torch speaks of an unexpected position."""
+    if not isinstance(error, Exception):
+        return False
+    told = getattr(error, "errno", None) == ENOSPC or os.strerror(ENOSPC) in str(error)
+    return told or shutil.disk_usage(directory).free < FULL_BYTES
+
+
 def fsync_path(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -64,9 +73,9 @@ def new_directory(path: Path) -> Iterator[Path]:
         temporary.rename(path)
         fsync_path(path.parent)
     except BaseException as error:
-        is_full = isinstance(error, Exception) and shutil.disk_usage(path.parent).free < FULL_BYTES
+        is_full = is_disk_full(error, path.parent)
         shutil.rmtree(temporary, ignore_errors=True)
-        if is_full:  # torch speaks of an unexpected position
+        if is_full:
             raise OSError(ENOSPC, "No space left on device", str(path)) from error
         raise
 

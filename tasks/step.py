@@ -16,13 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from errno import ENOSPC
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from pipeline_lib.atomic import is_disk_full
 from pipeline_lib.config import RunConfig
 from tasks.errors import StepFailed
 from tasks.locks import lock_path
@@ -152,7 +152,7 @@ def perform(step: Step) -> Done:
     """Give the recorded result, or do the work and record it. One process works on a step at a time."""
     reporter = get_reporter()
     warehouse = Warehouse(step.root)
-    with _alone(step, reporter):
+    with _alone(step, reporter), _full_disk_in_words(step):
         done, lost = _recorded(step)
         if done is not None and not lost:
             warehouse.write({"run_steps": _run_steps_row(step)})
@@ -176,8 +176,6 @@ def perform(step: Step) -> Done:
             _record_failure(step, error, warehouse, reporter)
             if isinstance(error, ValueError):  # of the input, for whoever gave it
                 raise StepFailed(f"{step.label}: {error}") from error
-            if isinstance(error, OSError) and error.errno == ENOSPC:
-                raise StepFailed(f"{step.label}: the disk of {step.root} is full; make room on it ({error})") from error
             raise
         warehouse.publish()
         reporter.finish("done")
@@ -191,6 +189,19 @@ def _record_failure(step: Step, error: BaseException, warehouse: Warehouse, repo
         warehouse.publish()
     except (WarehouseError, OSError) as another:
         reporter.say(f"{step.label} has failed, and the warehouse could not be told: {another}")
+
+
+@contextmanager
+def _full_disk_in_words(step: Step) -> Iterator[None]:
+    """Around all that a step writes: its own files, its rows, and the snapshots before and after."""
+    try:
+        yield
+    except StepFailed:
+        raise
+    except Exception as error:
+        if is_disk_full(error, step.root):
+            raise StepFailed(f"{step.label}: the disk of {step.root} is full; make room on it ({error})") from error
+        raise
 
 
 @contextmanager

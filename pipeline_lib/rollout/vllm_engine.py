@@ -16,6 +16,23 @@ from pipeline_lib.rollout.engine import Completion, SamplingParams, make_complet
 SUPPRESSED = -100.0
 
 
+def vllm_request(policy: Policy, params: SamplingParams, seed: int | None) -> dict[str, Any]:
+    """What vLLM is asked for, by the names of its SamplingParams and of its server's API alike."""
+    return {
+        "n": params.n,
+        "temperature": params.temperature,
+        "top_p": 1.0,
+        "top_k": 0,
+        "max_tokens": params.max_tokens,
+        "logprobs": 0,
+        # All stop tokens are ours to name, and each stays in the completion.
+        "ignore_eos": True,
+        "stop_token_ids": list(policy.eos_token_ids),
+        "logit_bias": dict.fromkeys(policy.suppressed_token_ids, SUPPRESSED) or None,
+        "seed": seed,
+    }
+
+
 class VllmEngine:
     """Loads the policy from the directory that it came from; `load_weights` brings in what it has learned since."""
 
@@ -75,22 +92,9 @@ class VllmEngine:
         cleanup_dist_env_and_memory()
 
     def _request(self, params: SamplingParams, seed: int) -> Any:
-        policy = self._policy
-        return self._vllm.SamplingParams(
-            n=params.n,
-            temperature=params.temperature,
-            top_p=1.0,
-            top_k=0,
-            max_tokens=params.max_tokens,
-            logprobs=0,
-            # All stop tokens are ours to name, and each stays in the completion.
-            ignore_eos=True,
-            stop_token_ids=list(policy.eos_token_ids),
-            logit_bias=dict.fromkeys(policy.suppressed_token_ids, SUPPRESSED) or None,
-            detokenize=False,
-            # A CPU has one generator for all requests: a seed of a request's own ends vLLM there.
-            seed=None if self._on_cpu else seed,
-        )
+        # A CPU has one generator for all requests: a seed of a request's own ends vLLM there.
+        own_seed = None if self._on_cpu else seed
+        return self._vllm.SamplingParams(**vllm_request(self._policy, params, own_seed), detokenize=False)
 
     def _completion(self, output: Any) -> Completion:
         token_ids = tuple(output.token_ids)

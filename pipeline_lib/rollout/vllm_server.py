@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from pipeline_lib.config import VllmServer as Config
 from pipeline_lib.policy import Policy
 from pipeline_lib.rollout.engine import Completion, EngineFailed, EngineOverloaded, SamplingParams, make_completion
-from pipeline_lib.rollout.vllm_engine import SUPPRESSED
+from pipeline_lib.rollout.vllm_engine import vllm_request
 
 
 class VllmServerEngine:
@@ -54,22 +54,8 @@ class VllmServerEngine:
         self._client.close()
 
     def _complete(self, prompt: Sequence[int], params: SamplingParams, seed: int) -> list[Completion]:
-        policy = self._policy
-        request = {
-            "model": self._model,
-            "prompt": list(prompt),
-            "n": params.n,
-            "temperature": params.temperature,
-            "top_p": 1.0,
-            "top_k": 0,
-            "max_tokens": params.max_tokens,
-            "logprobs": 0,
-            "return_token_ids": True,
-            "ignore_eos": True,
-            "stop_token_ids": list(policy.eos_token_ids),
-            "logit_bias": {str(token): SUPPRESSED for token in policy.suppressed_token_ids} or None,
-            "seed": seed if self._config.seeded else None,
-        }
+        request = vllm_request(self._policy, params, seed if self._config.seeded else None)
+        request |= {"model": self._model, "prompt": list(prompt), "return_token_ids": True}
         answer = self._ask("POST", "/v1/completions", request)
         return [self._completion(choice) for choice in sorted(answer["choices"], key=lambda choice: choice["index"])]
 

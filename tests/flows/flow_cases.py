@@ -40,6 +40,8 @@ train:
 evaluation: {samples: 2, pass_at: [1, 2]}
 """
 PATIENCE = 600.0
+TIMES = "step_time, rollout_time, verify_time, logprob_time, update_time"
+"""The columns of train_steps in which no two runs agree."""
 
 
 def write_config(directory: Path, text: str = TINY) -> Path:

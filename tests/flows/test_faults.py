@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flow_cases import PATIENCE, TINY, command, environment, rows, write_config
+from flow_cases import PATIENCE, TIMES, TINY, command, environment, rows, write_config
 
 from flows.chain import Do, finish, walk
 from flows.runs import record_run
@@ -26,7 +26,6 @@ from warehouse import Warehouse, WarehouseError
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 ONE_STAGE = TINY.replace("stages: 2", "stages: 1").replace("checkpoint_every: 2", "checkpoint_every: 1")
-TIMES = "step_time, rollout_time, verify_time, update_time, logprob_time"
 REMEMBERED = {
     "runs": "SELECT run_id, config_hash, status FROM runs",
     "steps": "SELECT fingerprint, name, status, outputs, error FROM steps WHERE name <> 'report'",
@@ -137,12 +136,7 @@ def test_training_goes_on_before_a_torn_checkpoint_and_says_so(
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
 @pytest.mark.parametrize(
     ("name", "room"),
-    [
-        ("rollouts_train", 16),
-        pytest.param("score", 16, marks=pytest.mark.xfail(reason="safetensors' error is not yet told as a full disk")),
-        pytest.param("select", 16, marks=pytest.mark.xfail(reason="cloning the database fails before words are found")),
-        ("train", 96),
-    ],
+    [("rollouts_train", 16), ("score", 16), ("select", 16), ("train", 96)],
     ids=lambda value: str(value),
 )
 def test_a_full_disk_is_told_in_words_and_the_run_goes_on_when_there_is_room(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flow_cases import TINY, command, environment, processes_marked, rlsift, rows, wait_until, write_config
+from flow_cases import TIMES, TINY, command, environment, processes_marked, rlsift, rows, wait_until, write_config
 
 from pipeline_lib.grpo.checkpoint_files import complete_checkpoints
 from pipeline_lib.grpo.records import finished_steps
@@ -116,8 +116,7 @@ def assert_it_goes_on(run: Run, directory: Path, undisturbed: Path) -> None:
     steps = rows(run.root, "SELECT name, stage, status, attempts, error FROM run_progress")
     assert {(row["status"], row["error"]) for row in steps} == {("completed", None)}
     assert {(row["name"], row["attempts"]) for row in steps if row["attempts"] != 1} == {("train", 2)}
-    times = "step_time, rollout_time, verify_time, logprob_time, update_time"
-    metrics = f"SELECT * EXCLUDE (fingerprint, {times}) FROM train_steps ORDER BY step"
+    metrics = f"SELECT * EXCLUDE (fingerprint, {TIMES}) FROM train_steps ORDER BY step"
     assert rows(run.root, metrics) == rows(undisturbed, metrics)
     decisions = "SELECT * FROM sampler_decisions ORDER BY step, position"
     assert [d | {"fingerprint": ""} for d in rows(run.root, decisions)] == [

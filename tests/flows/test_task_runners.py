@@ -75,18 +75,13 @@ def judged(out: str) -> list[str]:
 IN_WORKERS = ["JUDGED 0.0 ok True", "JUDGED 1.0 ok True"]
 
 
-def test_dask_s_workers_leave_what_the_step_s_own_process_leaves(tmp_path: Path, local: Path) -> None:
-    pytest.importorskip("prefect_dask", reason='the extra "dask" is not installed')
+@pytest.mark.parametrize(("extra", "task_runner"), [("dask", DASK), ("ray", RAY)], ids=["dask", "ray"])
+def test_workers_leave_what_the_step_s_own_process_leaves(
+    tmp_path: Path, local: Path, extra: str, task_runner: str
+) -> None:
+    pytest.importorskip(f"prefect_{extra}", reason=f'the extra "{extra}" is not installed')
     config = write_config(tmp_path, SMALL_SHARDS)
-    out = run(config, DASK)
-    assert_same(tmp_path / "root", local)
-    assert judged(out) == IN_WORKERS
-
-
-def test_ray_s_workers_leave_what_the_step_s_own_process_leaves(tmp_path: Path, local: Path) -> None:
-    pytest.importorskip("prefect_ray", reason='the extra "ray" is not installed')
-    config = write_config(tmp_path, SMALL_SHARDS)
-    out = run(config, RAY)
+    out = run(config, task_runner)
     assert_same(tmp_path / "root", local)
     assert judged(out) == IN_WORKERS
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import warehouse_rows
+from warehouse_rows import selection, stats
 
 from warehouse import Warehouse
 
@@ -35,12 +37,12 @@ def two_stages(root: Path) -> Warehouse:
         "steps": [_step(name, fingerprint) for _, name, fingerprint in STEPS],
         "prompts": [_prompt(i) for i in "abcd"],
         "rollout_stats": [
-            *(_stats("off", i, n) for i, n in {"a": 0, "b": 4, "c": 2, "d": 4}.items()),
-            _stats("tr1", "a", 1, step=1, phase="train"),
+            *(stats("off", i, n) for i, n in {"a": 0, "b": 4, "c": 2, "d": 4}.items()),
+            stats("tr1", "a", 1, step=1, phase="train"),
         ],
         "selections": [
-            *(_selection("sel1", i, rank, selected=rank < 3) for rank, i in enumerate("acbd", 1)),
-            *(_selection("sel2", i, rank, selected=rank < 3) for rank, i in enumerate("dabc", 1)),
+            *(selection("sel1", i, rank, selected=rank < 3) for rank, i in enumerate("acbd", 1)),
+            *(selection("sel2", i, rank, selected=rank < 3) for rank, i in enumerate("dabc", 1)),
         ],
         "train_steps": [train_step(step, reward=step / 100) for step in range(1, 26)],
         "evaluations": [
@@ -56,83 +58,20 @@ def two_stages(root: Path) -> Warehouse:
 
 
 def train_step(step: int, **values: Any) -> dict[str, Any]:
-    zeros = (
-        "loss solved_all solved_some solved_none n_ungraded grad_norm learning_rate num_tokens generated_tokens "
-        "generation_rounds prompts_proposed prompts_rolled_out groups_trained groups_carried step_time rollout_time "
-        "verify_time update_time"
-    )
     known = {"rollouts": 8, "prompts_skipped": 3, "frac_reward_zero_std": 0.25}
-    row = {"fingerprint": "tr1", "step": step, "sampler_metrics": "{}"}
-    return row | dict.fromkeys(zeros.split(), 0) | known | values
+    return warehouse_rows.train_step("tr1", step, **known | values)
 
 
 def _step(name: str, fingerprint: str) -> dict[str, Any]:
-    return {
-        "fingerprint": fingerprint,
-        "name": name,
-        "status": "completed",
-        "settings": "{}",
-        "inputs": "{}",
-        "outputs": json.dumps({"sets": COUNTS}) if name == "ingest" else "{}",
-        "attempts": 1,
-        "started_at": NOON,
-        "finished_at": NOON + timedelta(seconds=30),
-    }
+    outputs = json.dumps({"sets": COUNTS}) if name == "ingest" else "{}"
+    ended = NOON + timedelta(seconds=30)
+    return warehouse_rows.step(fingerprint, NOON, ended) | {"name": name, "outputs": outputs}
 
 
 def _prompt(prompt_id: str) -> dict[str, Any]:
-    return {
-        "prompt_id": prompt_id,
-        "data_source": "sums",
-        "messages": json.dumps([{"role": "user", "content": f"What is {prompt_id}?"}]),
-        "gold": "1",
-        "verifier": "exact",
-        "verifier_args": "{}",
-        "extra": json.dumps({"kind": "letter"}),
-    }
-
-
-def _stats(
-    fingerprint: str, prompt_id: str, n_correct: int, *, step: int = 0, phase: str = "offline"
-) -> dict[str, Any]:
-    outcome = {0: "all_wrong", 4: "all_right"}.get(n_correct, "mixed")
-    return {
-        "fingerprint": fingerprint,
-        "prompt_id": prompt_id,
-        "step": step,
-        "phase": phase,
-        "policy_id": "p0",
-        "n": 4,
-        "n_correct": n_correct,
-        "n_ungraded": 0,
-        "outcome": outcome,
-        "has_signal": outcome == "mixed",
-        "n_truncated": 0,
-        "mean_length": 10.0,
-        "max_length": 12,
-    }
-
-
-def _selection(fingerprint: str, prompt_id: str, rank: int, *, selected: bool) -> dict[str, Any]:
-    return {
-        "fingerprint": fingerprint,
-        "prompt_id": prompt_id,
-        "strategy": "influence",
-        "score": 1 / rank,
-        "rank": rank,
-        "selected": selected,
-        "reason": "by hand",
-    }
+    messages = json.dumps([{"role": "user", "content": f"What is {prompt_id}?"}])
+    return warehouse_rows.prompt(prompt_id, kind="letter") | {"messages": messages}
 
 
 def _evaluation(fingerprint: str, metric: str, value: float) -> dict[str, Any]:
-    return {
-        "fingerprint": fingerprint,
-        "evaluation_set": "gsm",
-        "metric": metric,
-        "k": 4,
-        "policy_id": "p0",
-        "value": value,
-        "standard_error": 0.05,
-        "n_prompts": 2,
-    }
+    return warehouse_rows.evaluation(fingerprint, metric, value) | {"standard_error": 0.05, "n_prompts": 2}
