@@ -30,7 +30,7 @@ test-slow: $(VENV)/installed-dev $(VENV)/installed-smollm2
 
 test-vllm:
 	$(MAKE) VENV=.venv-vllm .venv-vllm/installed-vllm
-	.venv-vllm/bin/pytest --timeout=1200 tests/vllm
+	.venv-vllm/bin/pytest --timeout=1200 tests/vllm_engines
 
 vllm: $(VENV)/installed-vllm
 

@@ -160,7 +160,9 @@ def _logs_above_the_display() -> Iterator[None]:
     handlers = {handler for one in known if isinstance(one, logging.Logger) for handler in one.handlers}
     with ExitStack() as undo:
         for handler in handlers:
-            if isinstance(handler, logging.StreamHandler) and handler.stream in terminals:
+            # logging's handler of last resort looks sys.stderr up itself, and lets nobody set it.
+            follows = isinstance(handler, type(logging.lastResort))
+            if isinstance(handler, logging.StreamHandler) and not follows and handler.stream in terminals:
                 undo.callback(handler.setStream, handler.stream)
                 handler.setStream(stream)
             own = getattr(handler, "console", None)

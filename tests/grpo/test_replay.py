@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
@@ -128,7 +129,7 @@ def test_every_decision_of_a_stage_is_made_again_from_the_warehouse(
     record_offline_rollouts(warehouse)
     history = read_history(warehouse)
     run_stage(tmp_path / "records", sampler, history)
-    at: Any = SimpleNamespace(record=lambda tables: warehouse.write(tables, fingerprint="train"))
+    at: Any = SimpleNamespace(record=partial(warehouse.write, fingerprint="train"))
     TrainStage._carry_records(tmp_path, at, Trackers([], logged=0, warn=print), finished_steps(tmp_path / "records"))
 
     rows = warehouse.query(DECISIONS).to_pylist()
