@@ -181,6 +181,19 @@ def test_log_handlers_of_the_terminal_print_above_the_display_and_are_put_back()
     logger.handlers = []
 
 
+def test_logging_s_handler_of_last_resort_needs_nobody_s_help() -> None:
+    logger = logging.getLogger("test_display")
+    assert logging.lastResort is not None
+    logger.handlers, logger.propagate = [logging.lastResort], False
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=80, _environ={"TERM": "xterm"})
+    with make_reporter(terminal) as reporter:
+        reporter.start("stage 1/2 · train", 10, "steps")
+        logger.warning("look here")
+        assert isinstance(terminal.file, io.StringIO)
+        assert terminal.file.getvalue().count("look here") == 1
+    logger.handlers = []
+
+
 DEMO = """
 import time
 from rich.console import Console
