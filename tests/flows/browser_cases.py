@@ -24,8 +24,23 @@ def browser_page(url: str) -> Iterator[Any]:
         size: Any = {"width": 1200, "height": 760}
         page = browser.new_page(base_url=url, viewport=size, color_scheme="light", reduced_motion="reduce")
         page.set_default_timeout(PATIENCE_MS)
-        yield page
-        browser.close()
+        try:
+            yield page
+        except Exception as error:
+            error.add_note(f"The page {page.url} says:\n{page.inner_text('body')}")
+            raise
+        finally:
+            browser.close()
+
+
+def press(page: Any, button: Any, request: str) -> None:
+    """Press what sends `request`, again where SQLite was locked, as somebody would who reads the message."""
+    status = 503
+    while status == 503:
+        with page.expect_response(lambda response: response.url.endswith(request)) as answer:
+            button.click()
+        status = answer.value.status
+    assert answer.value.ok, answer.value.text()
 
 
 def look(page: Any, directory: Path, name: str) -> None:

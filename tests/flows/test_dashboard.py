@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from dashboard_cases import RETRY, Dashboard, tiny_parameters
-from flow_cases import processes_marked, rlsift, rows, wait_until
+from flow_cases import PATIENCE, processes_marked, rlsift, rows, wait_until
 
 pytestmark = [
     pytest.mark.slow,
@@ -130,7 +130,7 @@ def test_a_stopped_dashboard_says_what_was_running_and_its_successor_resumes_it(
     wait_until(lambda: any(first.root.glob("stages/tiny/1-*/records/step-*")), "training step")
     first.process.send_signal(signal.SIGTERM)
     began = time.monotonic()
-    assert first.process.wait(60) == 0, first.said()
+    assert first.process.wait(PATIENCE) == 0, first.said()
     print(f"stopped within {time.monotonic() - began:.1f} s")
     assert first.left() == []
     for stopped in ("tiny", "tiny · stage 1/1"):

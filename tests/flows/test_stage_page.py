@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser_cases import CHROMIUM, browser_page, look
+from browser_cases import CHROMIUM, browser_page, look, press
 from dashboard_cases import Dashboard, tiny_parameters
 from flow_cases import wait_until
 
@@ -95,7 +95,7 @@ def test_in_a_browser_a_failed_stage_is_retried_and_its_artifacts_are_read(
         page.keyboard.press("Control+A")
         page.keyboard.insert_text(json.dumps(config, indent=1))
         look(page, pictures, "3-config")
-        page.get_by_role("button", name="Submit").click()
+        press(page, page.get_by_role("button", name="Submit"), "/create_flow_run")
 
         def created() -> list[dict[str, Any]]:
             runs = dashboard.ask("/flow_runs/filter", {"sort": "START_TIME_DESC"})
@@ -111,7 +111,8 @@ def test_in_a_browser_a_failed_stage_is_retried_and_its_artifacts_are_read(
         page.get_by_role("button", name="Open menu").first.click()
         page.get_by_role("menuitem", name="Retry").click()
         look(page, pictures, "5-retry")
-        page.get_by_role("dialog").or_(page.get_by_role("alertdialog")).get_by_role("button", name="Retry").click()
+        dialog = page.get_by_role("dialog").or_(page.get_by_role("alertdialog"))
+        press(page, dialog.get_by_role("button", name="Retry"), "/set_state")
         dashboard.wait_for(run, "Finished", attempt=2)
         page.goto(f"/v2/runs/flow-run/{run}", wait_until="commit")
         page.get_by_role("tab", name="Task Runs").click()

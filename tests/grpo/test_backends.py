@@ -41,7 +41,7 @@ def attempt_updates(output: Path, train: Train) -> subprocess.CompletedProcess[s
     command = [sys.executable, "-m", "torch.distributed.run", *ON_THIS_MACHINE]
     command += [f"--nproc-per-node={train.backend.processes}", updates.__file__, str(output), train.model_dump_json()]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
 
 
 def in_this_process(output: Path, train: Train) -> Outcome:

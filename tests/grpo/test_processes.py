@@ -104,7 +104,7 @@ def test_what_a_process_said_before_it_ended_is_told(tmp_path: Path) -> None:
 @needs_proc
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["torch", "zero 2"])
-def test_a_killed_process_ends_the_others_within_a_minute_and_the_log_says_so(tmp_path: Path, backend: str) -> None:
+def test_a_killed_process_ends_the_others_and_the_log_says_so(tmp_path: Path, backend: str) -> None:
     directory = stage_of(tmp_path / "stage", backend, 5000)
     worker = start(directory)
     try:
@@ -112,7 +112,7 @@ def test_a_killed_process_ends_the_others_within_a_minute_and_the_log_says_so(tm
         ranks = ranks_of(worker.pid)
         assert len(ranks) == 2
         os.kill(ranks[1], signal.SIGKILL)
-        assert worker.wait(60) != 0
+        assert worker.wait(PATIENCE) != 0
         wait_until(lambda: not any(alive(pid) for pid in ranks), "end of the other process")
     finally:
         worker.kill()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PATIENCE = 120.0
+PATIENCE = 600.0
 
 
 def start(directory: Path) -> subprocess.Popen[bytes]:

@@ -131,7 +131,7 @@ def test_two_processes_score_what_one_does(tmp_path: Path) -> None:
         subprocess.Popen([sys.executable, "-m", "pipeline_lib.influence.worker", str(job.write()), *portion])
         for portion in portions
     ]
-    assert [worker.wait(120) for worker in workers] == [0, 0]
+    assert [worker.wait(600) for worker in workers] == [0, 0]
     assert unfinished(job) == []
     assert_same(scores_of(job), directly(POOL))
     assert n_scored(job, "shard-00000") == sum(group.has_signal for group in POOL[:4])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 from pipeline_lib.records import Prompt, Verdict
 from pipeline_lib.rewards.verifier import RIGHT, WRONG, Verifier
@@ -21,6 +22,10 @@ class Misbehaving(Verifier):
         return completion or None
 
     def judge(self, prompt: Prompt, answer: str) -> Verdict:
+        if answer.startswith("tell "):
+            _, told, _, answer = answer.split(" ", 3)
+            with Path(told).open("a") as file:
+                file.write("judged\n")
         if answer.startswith("hang in Python"):
             while True:
                 time.sleep(0.01)

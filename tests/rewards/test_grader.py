@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -64,12 +64,13 @@ def test_ungraded_is_never_a_reward_of_zero() -> None:
     assert TIMEOUT.reward is None and ERROR.reward is None
 
 
-def test_the_same_answer_is_judged_once(grader: Grader) -> None:
+def test_the_same_answer_is_judged_once(grader: Grader, tmp_path: Path) -> None:
     gold = prompt("cached", "misbehaving")
-    started = time.monotonic()
-    assert grader.grade([(gold, "hang in Python")] * 8) == [TIMEOUT] * 8
-    assert grader.grade([(gold, "hang in Python")]) == [TIMEOUT]
-    assert time.monotonic() - started < 10
+    told = tmp_path / "told"
+    answer = f"tell {told} and hang in Python"
+    assert grader.grade([(gold, answer)] * 8) == [TIMEOUT] * 8
+    assert grader.grade([(gold, answer)]) == [TIMEOUT]
+    assert told.read_text() == "judged\n"
 
 
 def test_another_gold_or_other_args_are_another_question(grader: Grader) -> None:

@@ -52,14 +52,14 @@ def in_another_process(step: FileStep, seconds: float) -> subprocess.Popen[str]:
 
 def answer_of(process: subprocess.Popen[str]) -> tuple[str, dict[str, Any], bool]:
     """Fingerprint, outputs, and whether they were found."""
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=250)
     assert process.returncode == 0, err
     fingerprint, outputs, cached = json.loads(out)
     return fingerprint, outputs, cached
 
 
 def wait_for_attempts(step: FileStep, n: int, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 250
     while len(attempts_of(step)) < n:
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()
         time.sleep(0.02)

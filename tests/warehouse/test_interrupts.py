@@ -43,7 +43,7 @@ print(interrupted, warehouse.query("SELECT count(*) AS n FROM shards")["n"][0].a
 
 def test_an_interrupt_waits_for_the_write_to_end_and_the_next_write_goes_through(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path)], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", SCRIPT, str(tmp_path)], capture_output=True, text=True, timeout=250, check=False
     )
     assert done.returncode == 0, done.stderr
     interrupted, n_rows = map(int, done.stdout.split())
