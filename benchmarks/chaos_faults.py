@@ -132,31 +132,33 @@ def _stop(how: signal.Signals) -> Callable[[Attempt], None]:
     return do
 
 
-def _a_file_in_the_way(attempt: Attempt) -> None:
-    """The step raises, since it cannot make the directory that it writes to, or its lock."""
-    fingerprint = attempt.step.fingerprint
-    stage, name = attempt.place
-    root = attempt.curriculum.root
+@contextmanager
+def in_the_way(root: Path, place: Place, step: Found) -> Iterator[None]:
+    """Something is where the step makes the directory that it writes to, or its lock, so that it raises."""
+    stage, name = place
     places = {
-        "score": f"lake/scores/{fingerprint}",
-        "train": f"stages/chaos/{stage}-{fingerprint}/checkpoints",
+        "score": f"lake/scores/{step.fingerprint}",
+        "train": f"stages/chaos/{stage}-{step.fingerprint}/checkpoints",
         "report": "reports",
-    } | dict.fromkeys(ROLLOUTS, f"lake/rollouts/{fingerprint}")
-    in_the_way = root / places.get(name, f"locks/{fingerprint}")
-    in_the_way.parent.mkdir(parents=True, exist_ok=True)
+    } | dict.fromkeys(ROLLOUTS, f"lake/rollouts/{step.fingerprint}")
+    stray = root / places.get(name, f"locks/{step.fingerprint}")
+    stray.parent.mkdir(parents=True, exist_ok=True)
     if name in places:
-        in_the_way.write_text("in the way")
+        stray.write_text("in the way")
+        yield
+        stray.unlink()
     else:
-        in_the_way.mkdir()
-    run = attempt.start()
-    attempt.struck_in = attempt.step.label
-    code = run.wait()
+        stray.mkdir()
+        yield
+        stray.rmdir()
+
+
+def _exception(attempt: Attempt) -> None:
+    with in_the_way(attempt.curriculum.root, attempt.place, attempt.step):
+        code = attempt.start().wait()
+        attempt.struck_in = attempt.step.label
     if code == 0:
         raise AssertionError("the step did not fail")
-    if in_the_way.is_dir():
-        in_the_way.rmdir()
-    else:
-        in_the_way.unlink()
 
 
 def _damage_a_shard(damage: Callable[[Path], None]) -> Callable[[Attempt], None]:
@@ -280,7 +282,7 @@ FAULTS = [
     Fault("kill -9 of all (reboot)", _kill_all),
     Fault("SIGTERM", _stop(signal.SIGTERM)),
     Fault("SIGINT", _stop(signal.SIGINT)),
-    Fault("exception in the step", _a_file_in_the_way),
+    Fault("exception in the step", _exception),
     Fault("shard of rollouts truncated", _damage_a_shard(_truncate)),
     Fault("shard of rollouts deleted", _damage_a_shard(os.unlink)),
     Fault("shard of rollouts with a byte flipped", _damage_a_shard(_flip)),

@@ -18,7 +18,7 @@ from chaos_curriculum import Found
 
 from pipeline_lib.grpo.checkpoint_files import complete_checkpoints
 from pipeline_lib.grpo.records import finished_steps
-from pipeline_lib.parquet import is_readable
+from pipeline_lib.parquet import is_whole
 from warehouse import Warehouse
 from warehouse.lake import verify_shard
 
@@ -26,6 +26,7 @@ ROLES = {
     "training": "pipeline_lib.grpo.worker",
     "scoring": "pipeline_lib.influence.worker",
     "server": "uvicorn",
+    "worker": "prefect worker start",
 }
 """What the command lines of a run's other processes have in them."""
 PATIENCE = 900.0
@@ -100,8 +101,7 @@ class Run:
         if role is not None:
             pids = pids[:1]
         for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, how)
+            kill(pid, how)
 
     def wait(self) -> int:
         return self.process.wait(PATIENCE)
@@ -116,9 +116,14 @@ class Run:
     def end(self) -> None:
         """Of what an attempt has left, whatever became of it."""
         for pid in self.processes():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            kill(pid)
         self.process.wait(PATIENCE)
+
+
+def kill(pid: int, how: signal.Signals = signal.SIGKILL) -> None:
+    """One that is gone already needs none."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, how)
 
 
 @dataclass(frozen=True)
@@ -158,7 +163,7 @@ def take_stock(root: Path) -> Stock:
     return Stock(
         steps={row["fingerprint"]: row["attempts"] for row in completed if row["fingerprint"] not in damaged},
         shards={str(path): _mark(path) for path in shards},
-        parts={str(path): _mark(path) for path in root.glob("lake/scores/*/*.parquet") if is_readable(path)},
+        parts={str(path): _mark(path) for path in root.glob("lake/scores/*/*.parquet") if is_whole(path)},
         training=training,
         beyond=beyond,
     )

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pipeline_lib.atomic import remove_unfinished
 from pipeline_lib.config import Cascade, ExactInfluence, InfluenceSelection
-from pipeline_lib.parquet import is_readable
+from pipeline_lib.parquet import is_whole
 from pipeline_lib.selection.diagnosis import DIAGNOSIS_SCHEMA
 from pipeline_lib.selection.top_alpha import number_kept
 from tasks.prompt_rows import set_members
@@ -74,7 +74,7 @@ class Score(Step):
         return inputs | fingerprints("rollouts_train", self.rollouts_train)
 
     def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
-        return [path for path in outputs["lake"] if not is_readable(self.root / path)]
+        return [path for path in outputs["lake"] if not is_whole(self.root / path)]
 
     def left_over(self) -> str:
         n = len(list((self.root / "lake" / "scores" / self.fingerprint).glob("*.parquet")))

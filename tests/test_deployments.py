@@ -70,10 +70,11 @@ def test_the_form_takes_a_whole_config() -> None:
         ({"stages": "two"}, "'config.stages'. Failure reason: 'two' is not of type 'integer'"),
         ({"steps": 3}, "Additional properties are not allowed ('steps' was unexpected)"),
         ({"name": "two words"}, "'config.name'. Failure reason: 'two words' does not match"),
+        ({"root": "../runs"}, "'config.root'. Failure reason: '../runs' does not match"),
         ({"train": {"learning_rate": -1}}, "'config.train.learning_rate'. Failure reason: -1 is less than"),
         ({"train": {"sampler": {"type": "greso", "delta": -1}}}, "is not valid under any of the given schemas"),
     ],
-    ids=["too small", "of another type", "unknown key", "pattern", "nested", "of a choice"],
+    ids=["too small", "of another type", "unknown key", "pattern", "relative root", "nested", "of a choice"],
 )
 def test_an_impossible_value_is_refused_by_the_form(changed: dict[str, Any], said: str) -> None:
     refused = refusal(**changed)

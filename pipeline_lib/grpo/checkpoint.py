@@ -44,9 +44,15 @@ def load_checkpoint(path: Path, backend: Backend) -> dict[str, Any]:
     Raises ValueError where another number of processes cannot take it up.
     """
     backend.load(path)
-    state: dict[str, Any] = torch.load(path / "state.pt", map_location="cpu", weights_only=True)
+    state = read_state(path)
     own = state["rng"][backend.ranks.rank % len(state["rng"])]
     torch.set_rng_state(own["cpu"])
     if own["cuda"]:
         torch.cuda.set_rng_state_all(own["cuda"])
+    return state
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """What save_checkpoint was given as `state`, and what it added."""
+    state: dict[str, Any] = torch.load(path / "state.pt", map_location="cpu", weights_only=True)
     return state

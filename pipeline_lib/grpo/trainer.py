@@ -13,7 +13,7 @@ from typing import Any
 from pipeline_lib.atomic import remove_unfinished
 from pipeline_lib.config import Train
 from pipeline_lib.grpo.backends import Backend
-from pipeline_lib.grpo.checkpoint import load_checkpoint, save_checkpoint
+from pipeline_lib.grpo.checkpoint import load_checkpoint, read_state, save_checkpoint
 from pipeline_lib.grpo.checkpoint_files import checkpoint_path, complete_checkpoints, step_of, torn_checkpoints
 from pipeline_lib.grpo.fill import RollOut, StepBatch, fill_batch
 from pipeline_lib.grpo.metrics import step_row
@@ -220,6 +220,13 @@ class Trainer:
             "best": self._best,
         }
 
+    def _misses_its_best(self, checkpoints: Sequence[Path]) -> bool:
+        """Whether the newest counts on a best step whose own checkpoint is gone, so that it is trained again."""
+        if self._config.validation is None or not self._config.validation.take_best:
+            return False
+        best = read_state(checkpoints[-1])["best"]
+        return best is not None and checkpoint_path(self._checkpoints, best[0]) not in checkpoints
+
     def _resume(self) -> None:
         if self._backend.ranks.first:
             for directory in (self._directory, self._checkpoints, self._directory / "records"):
@@ -228,7 +235,13 @@ class Trainer:
                 shutil.rmtree(torn)
         self._backend.ranks.gather(None)  # nobody looks before they are gone
         checkpoints = complete_checkpoints(self._checkpoints)
+        useless = []
+        while checkpoints and self._misses_its_best(checkpoints):
+            useless.append(checkpoints.pop())
+        self._backend.ranks.gather(None)  # until everyone has looked
         if self._backend.ranks.first:
+            for checkpoint in useless:
+                shutil.rmtree(checkpoint)
             # Done again, a step need not come to as many files: what an abandoned attempt has left must not stand.
             drop_records_after(self._directory / "records", step_of(checkpoints[-1]) if checkpoints else 0)
         if not checkpoints:

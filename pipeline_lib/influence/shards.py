@@ -21,7 +21,7 @@ from pipeline_lib.influence.job import ScoreJob
 from pipeline_lib.influence.scorer import Progress, Scorer
 from pipeline_lib.influence.scores import Products, check_finite
 from pipeline_lib.influence.validation import ValidationGroups
-from pipeline_lib.parquet import is_readable, write_parquet
+from pipeline_lib.parquet import is_whole, write_parquet
 from pipeline_lib.records import RolloutGroup
 from pipeline_lib.rollout import read_groups, read_prompt_ids
 
@@ -46,7 +46,7 @@ def units(job: ScoreJob) -> list[str]:
 
 
 def unfinished(job: ScoreJob) -> list[str]:
-    return [unit for unit in units(job) if not all(is_readable(path) for path in _files_of_unit(job, unit))]
+    return [unit for unit in units(job) if not all(is_whole(path) for path in _files_of_unit(job, unit))]
 
 
 def complete(job: ScoreJob) -> bool:

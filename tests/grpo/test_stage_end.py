@@ -181,6 +181,12 @@ def test_the_best_checkpoint_on_the_validation_sets_is_kept_and_handed_on(tmp_pa
     assert all(torch.equal(p, saved[name]) for name, p in trained.model.named_parameters())
     (directory / "result.json").unlink()
     assert run_job(directory, lambda: pytest.fail("another step was begun")) == result
+    # The best one torn behind its back is trained again.
+    (directory / "result.json").unlink()
+    weights = checkpoints[0] / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    assert run_job(directory, lambda: None) == result
+    assert complete_checkpoints(directory / "checkpoints") == checkpoints
 
 
 def test_ungraded_answers_are_counted_by_what_the_verifier_said(tmp_path: Path) -> None:
