@@ -30,7 +30,7 @@ from machine import processor
 from warehouse import Warehouse
 
 RESULTS = Path(__file__).parent / "results" / "orchestration.json"
-NEVER_BY_STATUS = ("prefect", "torch", "transformers")
+NEVER_BY_STATUS = ("pandas", "prefect", "torch", "transformers")
 
 
 class Clock:

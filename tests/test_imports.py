@@ -5,7 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
+
+import pytest
+from warehouse_rows import table
+
+from warehouse import Warehouse
 
 ROOT = Path(__file__).parent.parent
 
@@ -22,6 +28,23 @@ def test_status_and_sql_need_neither_prefect_nor_torch() -> None:
         "heavy = {'prefect', 'torch', 'transformers'} & set(sys.modules); assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, env=os.environ)
+
+
+def test_status_answers_without_pandas_which_takes_longer_to_import_than_all_the_rest(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    warehouse = Warehouse(tmp_path)
+    now = datetime.now(UTC)
+    row = {"run_id": "demo", "config": "{}", "config_hash": "0", "stages": 1, "status": "completed"}
+    warehouse.write({"runs": table(row | {"created_at": now, "updated_at": now})})
+    warehouse.publish()
+    code = (
+        "import sys; from pathlib import Path; from rich.console import Console; from warehouse import Warehouse; "
+        "from flows.commands.status import print_status; warehouse = Warehouse(Path(sys.argv[1])); "
+        "print_status(Console(), warehouse, None); print_status(Console(), warehouse, 'demo'); "
+        "assert 'pandas' not in sys.modules"
+    )
+    told = subprocess.run([sys.executable, "-c", code, tmp_path], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert "Run demo" in told.stdout
 
 
 def test_what_is_recorded_is_asked_without_prefect_and_torch() -> None:

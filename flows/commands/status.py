@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 
 from flows.commands.tables import rich_table
@@ -11,8 +13,8 @@ from warehouse import Warehouse, WarehouseError
 RUNS = """
     WITH progress AS (
         SELECT run_id, count_if(status = 'completed') AS steps_done,
-               bool_or(status = 'running' AND list_contains($interrupted::VARCHAR[], fingerprint)) AS interrupted,
-               bool_or(status = 'running' AND NOT list_contains($interrupted::VARCHAR[], fingerprint)) AS worked_on
+               bool_or(status = 'running' AND list_contains({interrupted}, fingerprint)) AS interrupted,
+               bool_or(status = 'running' AND NOT list_contains({interrupted}, fingerprint)) AS worked_on
         FROM run_progress GROUP BY ALL
     )
     SELECT run_id, CASE WHEN status = 'running' AND interrupted AND NOT worked_on THEN 'interrupted' ELSE status END
@@ -27,10 +29,12 @@ STEPS = """
            CASE WHEN NOT gone THEN round(epoch(coalesce(finished_at, now()) - started_at), 1) END AS seconds,
            attempts, fingerprint, error
     FROM (
-        SELECT *, status = 'running' AND list_contains($interrupted::VARCHAR[], fingerprint) AS gone
-        FROM run_progress WHERE run_id = $run_id
-    ) ORDER BY stage, list_position($order, name)
+        SELECT *, status = 'running' AND list_contains({interrupted}, fingerprint) AS gone
+        FROM run_progress WHERE run_id = {run_id}
+    ) ORDER BY stage, list_position({order}, name)
 """
+# Values stand in the SQL itself: to look at a parameter, DuckDB imports pandas where it is installed, for half of the
+# second in which this command has to answer.
 ORDER = [
     "policy",
     "ingest",
@@ -57,19 +61,28 @@ INTERRUPTED = (
 
 def print_status(console: Console, warehouse: Warehouse, run_id: str | None) -> None:
     """All runs, or the steps of one."""
-    interrupted = interrupted_steps(warehouse)
+    interrupted = _literals(interrupted_steps(warehouse))
     if run_id is None:
-        shown = warehouse.snapshot_query(RUNS, {"interrupted": interrupted})
+        shown = warehouse.snapshot_query(RUNS.format(interrupted=interrupted))
         console.print(rich_table(shown))
     else:
         run_id = the_run(warehouse, run_id)
-        shown = warehouse.snapshot_query(STEPS, {"interrupted": interrupted, "run_id": run_id, "order": ORDER})
+        given = {"interrupted": interrupted, "run_id": _literal(run_id), "order": _literals(ORDER)}
+        shown = warehouse.snapshot_query(STEPS.format(**given))
         console.print(rich_table(shown.drop_columns(["error"]), title=f"Run {run_id}"))
         for row in shown.to_pylist():
             if row["error"]:
                 console.print(f"stage {row['stage']} · {row['step']} failed: {row['error']}", markup=False)
     if "interrupted" in shown["status"].to_pylist():
         console.print(INTERRUPTED, markup=False, highlight=False)
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _literals(texts: Sequence[str]) -> str:
+    return f"[{', '.join(map(_literal, texts))}]::VARCHAR[]"
 
 
 def the_run(warehouse: Warehouse, run_id: str | None) -> str:

@@ -23,7 +23,7 @@ class RunConfig(Section):
     """The run's id in the warehouse."""
     # In a config file it may be relative to that file; a run's form has no place of its own.
     root: str = Field(json_schema_extra={"pattern": "^/"})
-    """Directory of the warehouse, the lake, policies and checkpoints. Several runs may share it. In a form: absolute."""
+    """Directory of the warehouse, the lake, policies and checkpoints. Runs may share one. In a form: absolute."""
     seed: int = Field(default=0, ge=0, lt=2**31)
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["float32", "bfloat16"] = "float32"
