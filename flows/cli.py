@@ -204,6 +204,56 @@ def schedule(
             schedule_run(console, config, every=every, at=at, timezone=timezone)
 
 
+@app.command(epilog="Example: rlsift gc --apply")
+def gc(
+    root: Root = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Remove what is listed.")] = False,
+) -> None:
+    """List the files that no run needs, with their sizes: steps that no run takes, checkpoints of trained stages."""
+    with _errors_in_words():
+        from flows.commands.keeping import collect_garbage
+
+        collect_garbage(console, Warehouse(find_root(root)), apply=apply)
+
+
+@app.command(epilog="Example: rlsift doctor --root runs")
+def doctor(root: Root = None) -> None:
+    """Read every file of a root, and say where files and records disagree; exit code 1 where they do."""
+    with _errors_in_words():
+        from flows.commands.keeping import examine
+
+        agree = examine(console, Warehouse(find_root(root)))
+    sys.exit(0 if agree else 1)
+
+
+@app.command(epilog="Example: rlsift export demo demo.zip")
+def export(
+    run_id: Annotated[str, typer.Argument(metavar="RUN", help="A run's name.")],
+    file: Annotated[Path, typer.Argument(help="The file to write.")],
+    root: Root = None,
+) -> None:
+    """Pack a run's statistics into one file, for somebody else's warehouse; no rollouts and no weights."""
+    with _errors_in_words():
+        from flows.commands.keeping import pack_run
+        from flows.commands.status import the_run
+
+        warehouse = Warehouse(find_root(root))
+        pack_run(console, warehouse, the_run(warehouse, run_id), file)
+
+
+@app.command("import", epilog="Example: rlsift import demo.zip --as demo_of_ada")
+def import_(
+    file: Annotated[Path, typer.Argument(help="What `rlsift export` wrote.")],
+    name: Annotated[str | None, typer.Option("--as", metavar="NAME", help="Under another name.")] = None,
+    root: Annotated[Path, typer.Option("--root", help="Directory of the warehouse.")] = Path("runs"),
+) -> None:
+    """Add a packed run to a warehouse; a second time changes nothing."""
+    with _errors_in_words():
+        from flows.commands.keeping import unpack_run
+
+        unpack_run(console, Warehouse(root.absolute()), file, name)
+
+
 @contextmanager
 def _errors_in_words() -> Iterator[None]:
     """What a user can mend is said in words, without a traceback; what he cannot keeps it."""

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flow_cases import PATIENCE, TIMES, TINY, command, environment, rows, write_config
+from chain_cases import ONE_STAGE, run_chain
+from flow_cases import PATIENCE, TIMES, command, environment, rows, write_config
 
-from flows.chain import Do, finish, walk
-from flows.runs import record_run
 from pipeline_lib.config import RunConfig
 from pipeline_lib.config_file import load_config
 from pipeline_lib.grpo.checkpoint_files import MARKER, complete_checkpoints
@@ -25,7 +24,6 @@ from warehouse import Warehouse, WarehouseError
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-ONE_STAGE = TINY.replace("stages: 2", "stages: 1").replace("checkpoint_every: 2", "checkpoint_every: 1")
 REMEMBERED = {
     "runs": "SELECT run_id, config_hash, status FROM runs",
     "steps": "SELECT fingerprint, name, status, outputs, error FROM steps WHERE name <> 'report'",
@@ -37,13 +35,6 @@ REMEMBERED = {
     "rollouts": "FROM rollout_stats",
     "evaluations": "FROM evaluations",
 }
-
-
-def run_chain(config: RunConfig, do: Do = perform) -> None:
-    """A run without Prefect, which takes no part in what is tested here."""
-    record_run(config, "running")
-    finish(config, *walk(config, do, stages=config.stages), do)
-    record_run(config, "completed")
 
 
 def remembered(root: Path) -> dict[str, list[dict[str, Any]]]:

@@ -375,7 +375,9 @@ def in_this_process(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int
     return ended.value.code, captured.out, captured.err
 
 
-@pytest.mark.parametrize("name", ["run", "plan", "status", "ingest", "sql", "report"])
+@pytest.mark.parametrize(
+    "name", ["run", "plan", "status", "ingest", "sql", "report", "gc", "doctor", "export", "import"]
+)
 def test_each_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str], name: str) -> None:
     code, out, _ = in_this_process(capsys, name, "--help")
     assert code == 0

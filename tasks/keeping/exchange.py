@@ -1,0 +1,123 @@
+"""A run's statistics as one file, for somebody else's warehouse: a zip of Parquet tables and what they are of.
+
+No rollouts, features or weights are in it, so that a step which comes from elsewhere counts as `imported` and never as
+complete: whoever runs its config does it, and writes the same rows.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline_lib.atomic import new_file
+from warehouse import Warehouse, WarehouseError
+from warehouse.warehouse import SCHEMA_VERSION
+
+MANIFEST = "manifest.json"
+IMPORTED = "imported"
+LEFT_OUT = ("meta", "shards")
+"""Of the database itself, and of files that stay where they are."""
+STEPS_OF_RUN = "SELECT fingerprint FROM run_steps WHERE run_id = $run_id"
+BY_RUN = "FROM {table} WHERE run_id = $run_id"
+BY_STEP = f"FROM {{table}} WHERE fingerprint IN ({STEPS_OF_RUN})"
+PROMPTS = f"""
+    FROM prompts WHERE prompt_id IN (
+        SELECT prompt_id FROM prompt_sources WHERE fingerprint IN ({STEPS_OF_RUN})
+        UNION SELECT prompt_id FROM rollout_stats WHERE fingerprint IN ({STEPS_OF_RUN})
+    )
+"""
+COLUMNS = """
+    SELECT table_name, list(column_name) AS columns FROM duckdb_columns()
+    WHERE NOT internal AND table_name IN (SELECT table_name FROM duckdb_tables()) GROUP BY ALL ORDER BY ALL
+"""
+
+
+def export_run(warehouse: Warehouse, run_id: str, file: Path) -> dict[str, int]:
+    """Write what the newest snapshot knows of the run to `file`; the number of rows of each table."""
+    exported = {name: warehouse.snapshot_query(sql, {"run_id": run_id}) for name, sql in _queries(warehouse).items()}
+    counts = {name: table.num_rows for name, table in exported.items()}
+    manifest = {"run_id": run_id, "schema_version": SCHEMA_VERSION, "rows": counts}
+    with new_file(file) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        archive.writestr(MANIFEST, json.dumps(manifest, indent=2))
+        for name, table in exported.items():
+            with archive.open(f"{name}.parquet", "w") as stream:
+                pq.write_table(table, stream, compression="zstd")
+    return counts
+
+
+def import_run(warehouse: Warehouse, file: Path, run_id: str | None = None) -> tuple[str, dict[str, int]]:
+    """Add the rows of `file`, the run under its own id or as `run_id`; the id, and the number of rows of each table.
+
+    Steps that the warehouse has itself stay as they are, with all their rows. Raises WarehouseError for a file that is
+    no export or of a newer schema, and for a run of that id with another config.
+    """
+    manifest, tables = _read(file)
+    if manifest["schema_version"] > SCHEMA_VERSION:
+        raise WarehouseError(
+            f"{file}: is of schema version {manifest['schema_version']}, this rlsift knows {SCHEMA_VERSION}: "
+            "upgrade rlsift"
+        )
+    name = run_id or str(manifest["run_id"])
+    _refuse_another_config(warehouse, name, tables["runs"], file)
+    known = warehouse.query("SELECT fingerprint FROM steps WHERE status <> $1", [IMPORTED])["fingerprint"]
+    added = {}
+    for table_name, table in tables.items():
+        if "run_id" in table.column_names:
+            table = _with(table, "run_id", name)
+        if table_name not in ("run_steps", "runs") and "fingerprint" in table.column_names:
+            table = table.filter(pc.invert(pc.is_in(table["fingerprint"], known)))
+        if table_name == "steps":
+            table = _with(table, "status", IMPORTED)
+        added[table_name] = table
+    if warehouse.query("SELECT 1 FROM runs WHERE run_id = $1", [name]).num_rows:
+        del added["runs"]
+    warehouse.write(added)
+    warehouse.publish()
+    return name, {table_name: table.num_rows for table_name, table in added.items()}
+
+
+def _queries(warehouse: Warehouse) -> dict[str, str]:
+    """By table, the rows that tell of one run."""
+    queries = {}
+    for row in warehouse.snapshot_query(COLUMNS).to_pylist():
+        table, columns = row["table_name"], row["columns"]
+        if table in LEFT_OUT:
+            continue
+        if table == "prompts":
+            queries[table] = PROMPTS
+        else:
+            assert "run_id" in columns or "fingerprint" in columns, table
+            queries[table] = (BY_RUN if "run_id" in columns else BY_STEP).format(table=table)
+    return queries
+
+
+def _read(file: Path) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            manifest = json.loads(archive.read(MANIFEST))
+            tables = {
+                name: pq.read_table(pa.BufferReader(archive.read(f"{name}.parquet"))) for name in manifest["rows"]
+            }
+    except FileNotFoundError:
+        raise WarehouseError(f"{file}: no such file") from None
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
+        raise WarehouseError(f"{file}: is no export of a run, or is damaged ({error}); ask for it again") from None
+    return manifest, tables
+
+
+def _refuse_another_config(warehouse: Warehouse, run_id: str, runs: pa.Table, file: Path) -> None:
+    here = warehouse.query("SELECT config_hash FROM runs WHERE run_id = $1", [run_id])["config_hash"].to_pylist()
+    if here and here != runs["config_hash"].to_pylist():
+        raise WarehouseError(
+            f"{file}: {warehouse.root} has a run {run_id!r} of another config; import it under another name: --as NAME"
+        )
+
+
+def _with(table: pa.Table, column: str, value: str) -> pa.Table:
+    return table.set_column(table.column_names.index(column), column, pa.repeat(value, table.num_rows))

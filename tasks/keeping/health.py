@@ -1,0 +1,114 @@
+"""Where the files of a root and its records disagree, in words, each with what to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline_lib.grpo.checkpoint_files import torn_checkpoints
+from pipeline_lib.parquet import is_whole
+from tasks.keeping.garbage import POLICIES, REMOVED
+from tasks.keeping.inventory import outputs_of_steps, policies, steps_at_work, unfinished_files
+from tasks.locks import interrupted_steps
+from warehouse import Warehouse
+from warehouse.lake import verify_shard
+
+AGAIN = "`rlsift run` makes it again, and nothing else"
+GOES_ON = "`rlsift run` goes on from there"
+COLLECT = "`rlsift gc` lists it, `rlsift gc --apply` removes it"
+STEPS = "SELECT fingerprint, name, status, outputs FROM steps ORDER BY fingerprint"
+SHARDS = "SELECT fingerprint, path, sha256 FROM shards ORDER BY path"
+LOST_STEPS = """
+    SELECT run_id, stage, name, fingerprint FROM run_steps
+    WHERE fingerprint NOT IN (SELECT fingerprint FROM steps) ORDER BY ALL
+"""
+
+
+@dataclass(frozen=True)
+class Fault:
+    what: str
+    where: str
+    remedy: str
+
+
+def find_faults(warehouse: Warehouse) -> Iterator[Fault]:
+    """Everything but what is being worked on now. Every recorded file is read whole."""
+    at_work = set(steps_at_work(warehouse))
+    yield from _of_steps(warehouse, at_work)
+    yield from _of_shards(warehouse, at_work)
+    yield from _of_files(warehouse, at_work)
+    if not at_work:
+        yield from _of_policies(warehouse)
+        for path in unfinished_files(warehouse.root):
+            yield Fault("left by a killed writer", _name(warehouse, path), COLLECT)
+
+
+def _of_steps(warehouse: Warehouse, at_work: set[str]) -> Iterator[Fault]:
+    for fingerprint in interrupted_steps(warehouse):
+        yield Fault("recorded as running, and no process works on it", f"step {fingerprint}", GOES_ON)
+    for row in warehouse.query(LOST_STEPS).to_pylist():
+        step = f"{row['run_id']}, stage {row['stage']}, {row['name']} {row['fingerprint']}"
+        yield Fault("taken by a run, and not recorded", step, "`rlsift run` does it again")
+    for row in warehouse.query(STEPS).to_pylist():
+        if row["fingerprint"] in at_work or row["status"] != "completed":
+            continue
+        step = f"{row['name']} {row['fingerprint']}"
+        if row["outputs"] is None:
+            yield Fault("recorded complete without a result", step, "open an issue: no kill may leave this")
+            continue
+        outputs = json.loads(row["outputs"])
+        for path in outputs.get("lake", []):
+            if not is_whole(warehouse.root / path):
+                yield Fault(_missing_or(warehouse.root / path, "damaged"), f"{path} of {step}", AGAIN)
+        missing = set(outputs.get("shards", [])) - _recorded_paths(warehouse, row["fingerprint"])
+        for path in sorted(missing):
+            yield Fault("a result of a complete step, and not recorded as a shard", f"{path} of {step}", AGAIN)
+
+
+def _of_shards(warehouse: Warehouse, at_work: set[str]) -> Iterator[Fault]:
+    for row in warehouse.query(SHARDS).to_pylist():
+        path = warehouse.root / row["path"]
+        if row["fingerprint"] not in at_work and not verify_shard(path, row["sha256"]):
+            yield Fault(_missing_or(path, "other bytes than were written"), row["path"], AGAIN)
+
+
+def _of_files(warehouse: Warehouse, at_work: set[str]) -> Iterator[Fault]:
+    rows = warehouse.query(STEPS).to_pylist()
+    status = {row["fingerprint"]: row["status"] for row in rows}
+    for output in outputs_of_steps(warehouse.root):
+        if output.fingerprint in at_work:
+            continue
+        if status.get(output.fingerprint, REMOVED) == REMOVED:
+            yield Fault("no record speaks of it", _name(warehouse, output.path), COLLECT)
+        elif output.kind == "stage":
+            for torn in torn_checkpoints(output.path / "checkpoints"):
+                yield Fault("a torn checkpoint", _name(warehouse, torn), "`rlsift run` goes on from the one before it")
+
+
+def _of_policies(warehouse: Warehouse) -> Iterator[Fault]:
+    from pipeline_lib.policy import policy_id_of
+
+    rows = warehouse.query(POLICIES).to_pylist()
+    for row in rows:
+        path = Path(row["path"])
+        if not path.exists():
+            yield Fault("the policy of a complete step is missing", row["path"], AGAIN)
+        elif policy_id_of(path) != row["policy_id"]:
+            yield Fault("a policy with other weights than were saved", row["path"], "remove it; " + AGAIN)
+    for path in policies(warehouse.root):
+        if path.name not in {Path(row["path"]).name for row in rows}:
+            yield Fault("a policy that no step of a run has as its result", _name(warehouse, path), COLLECT)
+
+
+def _recorded_paths(warehouse: Warehouse, fingerprint: str) -> set[str]:
+    return set(warehouse.query("SELECT path FROM shards WHERE fingerprint = $1", [fingerprint])["path"].to_pylist())
+
+
+def _missing_or(path: Path, otherwise: str) -> str:
+    return otherwise if path.exists() else "missing"
+
+
+def _name(warehouse: Warehouse, path: Path) -> str:
+    return str(path.relative_to(warehouse.root))

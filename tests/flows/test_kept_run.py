@@ -1,0 +1,76 @@
+"""What is kept of a real run: looked over, thinned out, made again, and taken elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from chain_cases import ONE_STAGE, run_chain
+from flow_cases import TIMES, rlsift, rows, write_config
+
+from pipeline_lib.config import RunConfig
+from pipeline_lib.config_file import load_config
+from tasks.keeping.garbage import find_garbage, remove_garbage
+from tasks.keeping.health import find_faults
+from warehouse import Warehouse
+
+pytestmark = pytest.mark.slow
+
+OF_RUN = "fingerprint IN (SELECT fingerprint FROM run_steps)"
+FOUND_OUT = [
+    f"FROM evaluations WHERE {OF_RUN} ORDER BY ALL",
+    f"SELECT * EXCLUDE ({TIMES}) FROM train_steps WHERE {OF_RUN} ORDER BY ALL",
+    f"FROM rollout_stats WHERE {OF_RUN} ORDER BY ALL",
+    f"FROM selections WHERE {OF_RUN} ORDER BY ALL",
+]
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+    config = load_config(write_config(tmp_path_factory.mktemp("kept"), ONE_STAGE))
+    run_chain(config)
+    return config
+
+
+def test_a_run_that_ended_has_no_faults_and_its_checkpoints_alone_are_of_no_more_use(config: RunConfig) -> None:
+    examined = rlsift("doctor", "--root", config.root)
+    assert examined.returncode == 0 and "agree" in examined.stdout
+    before = {path for path in Path(config.root).rglob("*") if path.is_file()}
+    listed = rlsift("gc", "--root", config.root)
+    assert listed.returncode == 0 and listed.stdout.count("the stage is trained") == 1
+    assert "Nothing was removed; rlsift gc --apply removes it." in listed.stdout
+    assert before <= {path for path in Path(config.root).rglob("*") if path.is_file()}
+    [stage] = Path(config.root).glob("stages/tiny/1-*")
+    next(Path(config.root).glob("lake/rollouts/*/shard-*")).unlink()
+    examined = rlsift("doctor", "--root", config.root)
+    assert examined.returncode == 1 and "missing" in examined.stdout
+    run_chain(config)
+    assert list(find_faults(Warehouse(Path(config.root)))) == []
+    assert (stage / "checkpoints").exists()
+
+
+def test_what_was_removed_is_made_again_where_a_run_comes_to_need_it(config: RunConfig, tmp_path: Path) -> None:
+    warehouse = Warehouse(Path(config.root))
+    expected = [warehouse.query(sql).to_pylist() for sql in FOUND_OUT]
+    policy = "SELECT outputs->>'path' AS path FROM steps JOIN run_steps USING (fingerprint) WHERE steps.name = 'train'"
+    weights = Path(warehouse.query(policy)["path"][0].as_py()) / "model.safetensors"
+    trained = weights.read_bytes()
+    run_chain(config.model_copy(update={"train": config.train.model_copy(update={"learning_rate": 4e-4})}))
+    assert all(remove_garbage(warehouse, garbage) for garbage in list(find_garbage(warehouse)))
+    assert not weights.exists() and list(find_faults(warehouse)) == []
+    run_chain(config)
+    assert weights.read_bytes() == trained
+    assert [warehouse.query(sql).to_pylist() for sql in FOUND_OUT] == expected
+
+
+def test_an_imported_run_answers_as_it_did_and_is_no_shortcut(config: RunConfig, tmp_path: Path) -> None:
+    packed, root = tmp_path / "tiny.zip", tmp_path / "colleague"
+    assert rlsift("export", "tiny", packed, "--root", config.root).returncode == 0
+    added = rlsift("import", packed, "--root", root, "--as", "theirs")
+    assert added.returncode == 0 and f"theirs is in {root}" in added.stdout.replace("\n", "")
+    history = "SELECT * EXCLUDE (run_id) FROM prompt_difficulty_history WHERE run_id = '{}' ORDER BY ALL"
+    assert rows(root, history.format("theirs")) == rows(Path(config.root), history.format("tiny"))
+    assert rlsift("report", "theirs", "--root", root).returncode == 0
+    run_chain(config.model_copy(update={"root": str(root)}))
+    assert rows(root, history.format("tiny")) == rows(Path(config.root), history.format("tiny"))
+    assert list(find_faults(Warehouse(root))) == []

@@ -1,0 +1,122 @@
+"""A run's statistics go from one warehouse to another: all of them, once, and never in the place of better ones."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kept_root import NOW, add_step, kept_root
+from warehouse_rows import decision, evaluation, prompt, selection, similarity, stats, table, train_step
+
+from tasks.keeping.exchange import MANIFEST, export_run, import_run
+from warehouse import Warehouse, WarehouseError
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Warehouse:
+    """Of a run with a row in every table that tells of a run, beside a run that nobody asks for."""
+    warehouse = kept_root(tmp_path / "theirs")
+    source = {"fingerprint": "pool", "split": "train", "set_name": "pool", "source": "s", "row_index": 0}
+    warehouse.write(
+        {
+            "prompts": table(*(prompt(f"p{i}") for i in range(4)), prompt("nobody's")),
+            "prompt_sources": table(source | {"prompt_id": "p0"}),
+            "prompt_rejects": table(source | {"reason": "no_gold", "detail": "row 7"}),
+            "policies": table({"policy_id": "t", "path": "/x", "fingerprint": "train", "n_parameters": 2}),
+            "selections": table(selection("score", "p1", 1, selected=True)),
+            "similarities": table(similarity("score", "p1", 0.5)),
+            "sampler_decisions": table(decision("train", 1, "p1", keep=True, reason="explored")),
+            "train_steps": table(train_step("train", 1)),
+            "evaluations": table(evaluation("train", "avg", 0.5)),
+        }
+    )
+    add_step(warehouse, "unasked", "rollouts_train", shards=1)
+    other = {"run_id": "other", "config": "{}", "config_hash": "o", "stages": 1, "status": "completed"}
+    taken = {"run_id": "other", "stage": 0, "name": "rollouts_train", "fingerprint": "unasked"}
+    warehouse.write({"runs": table(other | {"created_at": NOW, "updated_at": NOW}), "run_steps": table(taken)})
+    warehouse.publish()
+    return warehouse
+
+
+@pytest.fixture
+def packed(theirs: Warehouse, tmp_path: Path) -> Path:
+    export_run(theirs, "demo", tmp_path / "demo.zip")
+    return tmp_path / "demo.zip"
+
+
+def content(warehouse: Warehouse) -> dict[str, list[dict[str, Any]]]:
+    names = warehouse.query("SELECT table_name FROM duckdb_tables() ORDER BY 1")["table_name"].to_pylist()
+    return {name: warehouse.query(f"FROM {name} ORDER BY ALL").to_pylist() for name in names}
+
+
+def test_what_arrives_is_the_run_and_all_that_it_found_out(theirs: Warehouse, packed: Path, tmp_path: Path) -> None:
+    ours = Warehouse(tmp_path / "ours")
+    name, counts = import_run(ours, packed)
+    assert name == "demo" and counts["rollout_stats"] == 4
+    of_run = {"pool", "score", "train"}
+    for table_name, rows in content(theirs).items():
+        expected = [
+            row | ({"status": "imported"} if table_name == "steps" else {})
+            for row in rows
+            if row.get("fingerprint", "pool") in of_run
+            and row.get("run_id", "demo") == "demo"
+            and row.get("prompt_id") != "nobody's"
+        ]
+        assert content(ours)[table_name] == ([] if table_name == "shards" else expected), table_name
+    views = ours.snapshot_query("SELECT prompt_id, n_correct FROM prompt_difficulty_history WHERE run_id = 'demo'")
+    assert views.num_rows == 4
+
+
+def test_a_second_time_changes_nothing(packed: Path, tmp_path: Path) -> None:
+    ours = Warehouse(tmp_path / "ours")
+    import_run(ours, packed)
+    before = content(ours)
+    import_run(ours, packed)
+    assert content(ours) == before
+
+
+def test_its_owner_loses_nothing_by_importing_it(theirs: Warehouse, packed: Path) -> None:
+    before = content(theirs)
+    import_run(theirs, packed)
+    assert content(theirs) == before
+
+
+def test_a_step_that_was_done_here_stays_complete_with_its_own_rows(packed: Path, tmp_path: Path) -> None:
+    ours = Warehouse(tmp_path / "ours")
+    add_step(ours, "pool", "rollouts_train", shards=1)
+    ours.write({"rollout_stats": table(stats("pool", "p0", 3))})
+    import_run(ours, packed)
+    status = {row["fingerprint"]: row["status"] for row in content(ours)["steps"]}
+    assert status == {"pool": "completed", "score": "imported", "train": "imported"}
+    [p0] = [row for row in content(ours)["rollout_stats"] if row["prompt_id"] == "p0"]
+    assert p0["n_correct"] == 3
+
+
+def test_another_run_of_that_name_is_refused_and_another_name_is_taken(packed: Path, tmp_path: Path) -> None:
+    ours = Warehouse(tmp_path / "ours")
+    row = {"run_id": "demo", "config": "{}", "config_hash": "another", "stages": 1, "status": "completed"}
+    ours.write({"runs": table(row | {"created_at": NOW, "updated_at": NOW})})
+    with pytest.raises(WarehouseError, match=r"has a run 'demo' of another config; .* --as NAME"):
+        import_run(ours, packed)
+    assert content(ours)["steps"] == []
+    assert import_run(ours, packed, "ada")[0] == "ada"
+    assert {row["run_id"] for row in content(ours)["run_steps"]} == {"ada"}
+
+
+def test_what_is_no_export_or_of_a_newer_schema_is_refused_in_words(packed: Path, tmp_path: Path) -> None:
+    ours = Warehouse(tmp_path / "ours")
+    with pytest.raises(WarehouseError, match="no such file"):
+        import_run(ours, tmp_path / "none.zip")
+    torn = tmp_path / "torn.zip"
+    torn.write_bytes(packed.read_bytes()[:-100])
+    with pytest.raises(WarehouseError, match="is no export of a run, or is damaged"):
+        import_run(ours, torn)
+    newer = tmp_path / "newer.zip"
+    with zipfile.ZipFile(newer, "w") as archive:
+        archive.writestr(MANIFEST, json.dumps({"run_id": "demo", "schema_version": 99, "rows": {}}))
+    with pytest.raises(WarehouseError, match=r"schema version 99.* upgrade rlsift"):
+        import_run(ours, newer)
+    assert content(ours)["runs"] == []

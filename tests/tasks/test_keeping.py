@@ -1,0 +1,121 @@
+"""What no run needs is found and goes, records first; what is amiss in a root is named; nothing else is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from kept_root import NOW, add_step, kept_root, names
+
+from tasks.keeping.garbage import find_garbage, remove_garbage
+from tasks.keeping.health import find_faults
+from tasks.locks import lock_path
+from warehouse import Warehouse
+from warehouse.files import exclusive_lock
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Warehouse:
+    return kept_root(tmp_path / "root")
+
+
+def test_a_root_in_order_has_no_faults(warehouse: Warehouse) -> None:
+    assert list(find_faults(warehouse)) == []
+
+
+def test_what_no_run_takes_is_garbage_and_what_a_run_takes_is_not(warehouse: Warehouse) -> None:
+    checkpoints = "stages/demo/1-train/checkpoints"
+    assert names(warehouse, find_garbage(warehouse)) == {checkpoints}
+    add_step(warehouse, "old", "rollouts_train", shards=2)
+    add_step(warehouse, "oldtrain", "train", policy="oldpolicy")
+    (warehouse.root / "lake/scores/unknown").mkdir(parents=True)
+    (warehouse.root / "lake/scores/.half.tmp").write_text("half")
+    found = {str(g.path.relative_to(warehouse.root)): g for g in find_garbage(warehouse)}
+    assert found.keys() == {
+        checkpoints,
+        "lake/rollouts/old",
+        "stages/demo/1-oldtrain",
+        "policies/oldpolicy",
+        "lake/scores/unknown",
+        "lake/scores/.half.tmp",
+    }
+    shards = (warehouse.root / "lake/rollouts/old").iterdir()
+    assert found["lake/rollouts/old"].n_bytes == sum(path.stat().st_size for path in shards)
+
+
+def test_removed_garbage_leaves_files_and_records_that_agree(warehouse: Warehouse) -> None:
+    add_step(warehouse, "old", "rollouts_train", shards=2)
+    add_step(warehouse, "oldtrain", "train", policy="oldpolicy")
+    kept = set((warehouse.root / "lake/rollouts/pool").iterdir())
+    assert all(remove_garbage(warehouse, garbage) for garbage in list(find_garbage(warehouse)))
+    assert list(find_garbage(warehouse)) == [] and list(find_faults(warehouse)) == []
+    assert not (warehouse.root / "lake/rollouts/old").exists()
+    assert set((warehouse.root / "lake/rollouts/pool").iterdir()) == kept
+    assert (warehouse.root / "policies/trained").exists()
+    status = "SELECT status FROM steps WHERE fingerprint IN ('old', 'oldtrain')"
+    assert warehouse.query(status)["status"].to_pylist() == ["removed", "removed"]
+    assert warehouse.query("SELECT DISTINCT fingerprint FROM shards")["fingerprint"].to_pylist() == ["pool"]
+    # What it found out about the prompts stays.
+    assert warehouse.query("SELECT count(*) AS n FROM rollout_stats WHERE fingerprint = 'old'")["n"][0].as_py() == 4
+
+
+def test_a_step_that_is_worked_on_is_no_garbage_nor_is_any_policy_meanwhile(warehouse: Warehouse) -> None:
+    add_step(warehouse, "now", "train", policy="fresh", status="running")
+    with exclusive_lock(lock_path(warehouse.root, "now"), timeout_seconds=0):
+        assert names(warehouse, find_garbage(warehouse)) == {"stages/demo/1-train/checkpoints"}
+    assert {"stages/demo/1-now", "policies/fresh"} <= names(warehouse, find_garbage(warehouse))
+
+
+def test_what_a_run_has_come_to_need_since_it_was_listed_stays(warehouse: Warehouse) -> None:
+    add_step(warehouse, "old", "rollouts_train", shards=1)
+    [old] = [garbage for garbage in find_garbage(warehouse) if garbage.fingerprint == "old"]
+    row = {"run_id": "demo", "stage": 0, "name": "rollouts_train", "fingerprint": "old"}
+    warehouse.write({"run_steps": pa.Table.from_pylist([row])})
+    assert not remove_garbage(warehouse, old)
+    assert old.path.exists() and not list(find_faults(warehouse))
+
+
+def test_each_fault_is_named_with_its_place_and_a_remedy(warehouse: Warehouse) -> None:
+    root = warehouse.root
+    first, second = sorted((root / "lake/rollouts/pool").iterdir())
+    first.unlink()
+    second.write_bytes(second.read_bytes()[:-1] + b"?")
+    part = root / "lake/scores/score/shard-00000.parquet"
+    part.write_bytes(part.read_bytes()[:-4])
+    (root / "policies/trained/config.json").write_text('{"other": 1}')
+    (root / "lake/features/nobody").mkdir(parents=True)
+    (root / "policies/.x.tmp").mkdir()
+    (root / "stages/demo/1-train/checkpoints/step-000002").mkdir()
+    warehouse.write({"shards": pa.table({})}, fingerprint="validation", instead=True)
+    lost = {"run_id": "demo", "stage": 1, "name": "select", "fingerprint": "lost"}
+    running = {"fingerprint": "score2", "name": "score", "status": "running", "settings": "{}", "inputs": "{}"}
+    stopped = running | {"attempts": 1, "started_at": NOW}
+    warehouse.write({"run_steps": pa.Table.from_pylist([lost]), "steps": pa.Table.from_pylist([stopped])})
+    warehouse.publish()
+    found = {(fault.what, fault.where.split(" ")[0]) for fault in find_faults(warehouse)}
+    assert found == {
+        ("missing", "lake/rollouts/pool/shard-00000.parquet"),
+        ("other bytes than were written", "lake/rollouts/pool/shard-00001.parquet"),
+        ("damaged", "lake/scores/score/shard-00000.parquet"),
+        ("a policy with other weights than were saved", str(root / "policies/trained")),
+        ("no record speaks of it", "lake/features/nobody"),
+        ("left by a killed writer", "policies/.x.tmp"),
+        ("a torn checkpoint", "stages/demo/1-train/checkpoints/step-000002"),
+        ("taken by a run, and not recorded", "demo,"),
+        ("recorded as running, and no process works on it", "step"),
+    }
+    assert all(fault.remedy for fault in find_faults(warehouse))
+
+
+def test_a_missing_policy_is_a_fault_only_where_a_run_has_it(warehouse: Warehouse) -> None:
+    add_step(warehouse, "oldtrain", "train", policy="oldpolicy")
+    for name in ("trained", "oldpolicy"):
+        (warehouse.root / "policies" / name).rename(warehouse.root / name)
+    assert [fault.what for fault in find_faults(warehouse)] == ["the policy of a complete step is missing"]
+
+
+def test_a_moved_root_keeps_its_policies(warehouse: Warehouse, tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    warehouse.root.rename(moved)
+    assert names(Warehouse(moved), find_garbage(Warehouse(moved))) == {"stages/demo/1-train/checkpoints"}
