@@ -132,7 +132,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", help="Faults with this in their names.")
     arguments = parser.parse_args()
-    os.environ["OMP_NUM_THREADS"] = "1"  # as its runs have it: sums over two threads have other last digits
     curriculum = Curriculum(arguments.directory)
     curriculum.prepare()
     (curriculum.directory / "logs").mkdir(exist_ok=True)

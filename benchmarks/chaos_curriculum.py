@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from flows.chain import finish, places, walk
 from flows.runs import record_run
@@ -93,6 +96,9 @@ class Curriculum:
         """Run it undisturbed, without Prefect, and keep what it was before each step; once for all faults."""
         if self._undisturbed.exists():
             return
+        # As its runs have it: sums over two threads have other last digits.
+        os.environ["OMP_NUM_THREADS"] = "1"
+        torch.set_num_threads(1)
         for left in (self.work, self.directory / "before"):
             shutil.rmtree(left, ignore_errors=True)
         self.work.mkdir(parents=True)

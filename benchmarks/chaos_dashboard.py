@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import shutil
 import signal
@@ -257,7 +256,6 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=14)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    os.environ["OMP_NUM_THREADS"] = "1"  # as its runs have it: sums over two threads have other last digits
     curriculum = Curriculum(arguments.directory)
     curriculum.prepare()
     results = curriculum.directory / f"results-{arguments.seed}.jsonl"
