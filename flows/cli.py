@@ -216,14 +216,26 @@ def gc(
         collect_garbage(console, Warehouse(find_root(root)), apply=apply)
 
 
-@app.command(epilog="Example: rlsift doctor --root runs")
-def doctor(root: Root = None) -> None:
-    """Read every file of a root, and say where files and records disagree; exit code 1 where they do."""
-    with _errors_in_words():
-        from flows.commands.keeping import examine
+@app.command(epilog="Example: rlsift doctor demo")
+def doctor(
+    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Of this run: what ails it, and why.")] = None,
+    root: Root = None,
+) -> None:
+    """Read every file of a root, and say where files and records disagree; or read the symptoms of one run.
 
-        agree = examine(console, Warehouse(find_root(root)))
-    sys.exit(0 if agree else 1)
+    Exit code 1 where anything is found.
+    """
+    with _errors_in_words():
+        from flows.commands.keeping import examine, examine_one
+        from flows.commands.status import the_run
+
+        warehouse = Warehouse(find_root(root))
+        well = (
+            examine(console, warehouse)
+            if run_id is None
+            else examine_one(console, warehouse, the_run(warehouse, run_id))
+        )
+    sys.exit(0 if well else 1)
 
 
 @app.command(epilog="Example: rlsift export demo demo.zip")

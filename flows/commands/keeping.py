@@ -11,6 +11,7 @@ from rich.table import Table
 from tasks.keeping.exchange import export_run, import_run
 from tasks.keeping.garbage import find_garbage, remove_garbage
 from tasks.keeping.health import find_faults
+from tasks.keeping.symptoms import examine_run
 from warehouse import Warehouse
 
 
@@ -44,6 +45,18 @@ def examine(console: Console, warehouse: Warehouse) -> bool:
         console.print(table)
         return False
     console.print(f"Files and records under {warehouse.root} agree.", soft_wrap=True)
+    return True
+
+
+def examine_one(console: Console, warehouse: Warehouse, run_id: str) -> bool:
+    """Say what ails a run, why, and which key of its config to turn; whether nothing does."""
+    table = Table("stage", "symptom", "likely cause", "remedy", title=f"Run {run_id}", title_justify="left")
+    for symptom in examine_run(warehouse, run_id):
+        table.add_row(str(symptom.stage), symptom.what, symptom.cause, symptom.remedy)
+    if table.row_count:
+        console.print(table)
+        return False
+    console.print(f"Nothing that is looked at is out of the ordinary in {run_id}.")
     return True
 
 

@@ -127,13 +127,13 @@ def test_training_goes_on_before_a_torn_checkpoint_and_says_so(
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
 @pytest.mark.parametrize(
     ("name", "room"),
-    [("rollouts_train", 16), ("score", 16), ("select", 16), ("train", 96)],
+    [("rollouts_train", 16), ("select", 16), ("train", 96)],
     ids=lambda value: str(value),
 )
 def test_a_full_disk_is_told_in_words_and_the_run_goes_on_when_there_is_room(
     place: Path, undisturbed: Path, name: str, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A shard, a part of the scores, the database, a checkpoint; `room` is in KiB when the step's work begins."""
+    """A shard, the database, a checkpoint; `room` is in KiB when the step's work begins."""
     config = load_config(place / "tiny.yaml")
     root = Path(config.root)
     root.mkdir()
