@@ -27,6 +27,8 @@ def vllm_request(policy: Policy, params: SamplingParams, seed: int | None) -> di
         "top_k": 0,
         "min_p": 0.0,
         "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
         "max_tokens": params.max_tokens,
         "logprobs": 0,
         # All stop tokens are ours to name, and each stays in the completion.

@@ -52,8 +52,9 @@ def test_the_whole_distribution_is_asked_for_and_nothing_is_left_to_the_models_g
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for request in asked(monkeypatch):
-        sampling = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
-        assert {name: request[name] for name in sampling} == dict(zip(sampling, (0.7, 1, 0, 0, 1), strict=True))
+        sampling = {"temperature": 0.7, "top_p": 1, "top_k": 0, "min_p": 0}
+        penalties = {"repetition_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0}
+        assert {name: request.get(name) for name in sampling | penalties} == sampling | penalties
         assert (request["n"], request["max_tokens"]) == (3, 4)
         # The stop tokens are all of the policy's and no others; its pad token is never sampled.
         assert (request["ignore_eos"], request["stop_token_ids"]) == (True, list(EOS))
