@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring as quoted
@@ -54,6 +55,10 @@ class Verdict:
     reward: float | None
     correct: bool
     status: VerifierStatus = "ok"
+
+    def __post_init__(self) -> None:
+        if self.reward is not None and not math.isfinite(self.reward):
+            raise ValueError(f"reward={self.reward}: must be finite, or None where it could not be graded")
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,8 @@ def test_a_section_that_leaves_out_its_type_is_of_the_default_one(config_file: P
     [
         ("train.stepz=3", ["run.yaml", "train.stepz = 3", "no such key"]),
         ("train.group_size=1", ["train.group_size = 1", "greater than or equal to 2"]),
+        ("offline.samples=1", ["offline.samples = 1", "greater than or equal to 2"]),
+        ("train.sampler.exploration=0", ["train.sampler.exploration = 0", "greater than 0"]),
         ("selection.alpha=0", ["selection.alpha = 0", "greater than 0"]),
         ("influence.dimension=64", ["influence = {'dimension': 64}", "`type` is missing"]),
         ("selection={type: influence, alpha: 0}", ["selection.alpha = 0", "greater than 0"]),

@@ -1,6 +1,7 @@
 """avg@k and pass@k against enumeration of every subset and hand-worked groups."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 
@@ -73,3 +74,17 @@ def test_nothing_graded_reports_nothing() -> None:
     assert evaluate_groups([], [1]) == []
     assert evaluate_groups([group("a", [None, None])], [1]) == []
     assert evaluate_groups([group("a", [True])], [2]) == [Metric("avg", 1, 1.0, None, 1)]
+
+
+@pytest.mark.parametrize("right, wrong", [(1.0, -1.0), (10.0, 0.0), (0.2, 0.9)])
+def test_pass_rates_count_what_is_correct_whatever_the_rewards_are(right: float, wrong: float) -> None:
+    plain = [group("a", [True, False, False, False]), group("b", [True, True, None, False])]
+    scaled = [
+        RolloutGroup(
+            g.prompt_id,
+            tuple(t if t.reward is None else replace(t, reward=right if t.correct else wrong) for t in g.trajectories),
+        )
+        for g in plain
+    ]
+    assert evaluate_groups(scaled, [1, 2]) == evaluate_groups(plain, [1, 2])
+    assert [g.outcome for g in scaled] == ["mixed", "mixed"]

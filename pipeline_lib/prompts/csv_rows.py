@@ -10,6 +10,9 @@ from typing import IO
 
 from pipeline_lib.prompts.rows import BadRow, Row, short
 
+# Its 128 KiB would cut a longer value, such as a program's tests, into rows of their own.
+csv.field_size_limit(2**31 - 1)
+
 
 def parse_csv(path: Path, file: IO[bytes]) -> Iterator[tuple[int, Row | BadRow]]:
     """Index is the row's number from 0, the header not counted. ValueError for a header that names a column twice."""

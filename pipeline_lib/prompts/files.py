@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -13,6 +14,9 @@ from pipeline_lib.prompts.readers import Rows, read_rows, stem_of
 from pipeline_lib.prompts.rows import BadRow, Draft, Format, Opened
 from pipeline_lib.records import Message, Prompt
 from pipeline_lib.rewards.extract import after_marker, boxed
+
+# Around the whole of it: of $3$ or $5$ none may go.
+_DOLLARS = re.compile(r"\${1,2}((?:\\\$|[^$])*)\${1,2}")
 
 # The first row may lack an optional column, or be broken.
 ROWS_TO_SEE_COLUMNS = 100
@@ -70,8 +74,8 @@ def final_answer(gold: str) -> str:
         answer = after_marker(gold, "####")
     if answer is None:
         answer = gold
-    if answer.startswith("$") and answer.endswith("$"):
-        answer = answer.strip("$").strip()
+    if (bare := _DOLLARS.fullmatch(answer)) is not None:
+        answer = bare[1].strip()
     if not answer:
         raise BadRow("unparseable_gold", r"its last \boxed{ is empty or never closed, or nothing follows its ####")
     return answer

@@ -77,7 +77,8 @@ def messages_of(value: Any) -> tuple[Message, ...]:
 
 def gold_of(value: Any) -> str:
     """The gold answer from text or a number."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    missing = isinstance(value, float) and not math.isfinite(value)  # as pandas writes it
+    if isinstance(value, int | float) and not isinstance(value, bool) and not missing:
         value = str(value)
     gold = value.strip() if isinstance(value, str) else ""
     if not gold:

@@ -60,4 +60,6 @@ class Math(Verifier):
     def warm_up(self) -> None:
         from pipeline_lib.rewards import symbolic
 
-        symbolic.equal(symbolic.parse("x+1"), symbolic.parse(r"\frac{1}{2}"))
+        # Whatever it cannot read is no expression to it: broken, it would find every answer wrong.
+        if not symbolic.equal(symbolic.parse("x+1"), symbolic.parse(r"\frac{2x+2}{2}")):
+            raise RuntimeError(r"math-verify cannot tell that \frac{2x+2}{2} is x+1; install it and what it needs anew")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,8 +22,13 @@ def vllm_request(policy: Policy, params: SamplingParams, seed: int | None) -> di
     return {
         "n": params.n,
         "temperature": params.temperature,
+        # What is left open, a server fills from the model's own generation config.
         "top_p": 1.0,
         "top_k": 0,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
         "max_tokens": params.max_tokens,
         "logprobs": 0,
         # All stop tokens are ours to name, and each stays in the completion.
@@ -31,6 +37,12 @@ def vllm_request(policy: Policy, params: SamplingParams, seed: int | None) -> di
         "logit_bias": dict.fromkeys(policy.suppressed_token_ids, SUPPRESSED) or None,
         "seed": seed,
     }
+
+
+def request_seed(seed: int, prompt: int) -> int:
+    """Of the request for the prompt of that number. vLLM takes the seeds that follow for its samples, one each."""
+    digest = hashlib.sha256(f"{seed}:{prompt}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 2
 
 
 class VllmEngine:
@@ -71,7 +83,7 @@ class VllmEngine:
     def generate(
         self, prompts_token_ids: Sequence[Sequence[int]], params: SamplingParams, seed: int
     ) -> list[list[Completion]]:
-        requests = [self._request(params, seed + i) for i in range(len(prompts_token_ids))]
+        requests = [self._request(params, request_seed(seed, i)) for i in range(len(prompts_token_ids))]
         prompts = [{"prompt_token_ids": list(prompt)} for prompt in prompts_token_ids]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from pipeline_lib.config import VllmServer as Config
 from pipeline_lib.policy import Policy
 from pipeline_lib.rollout.engine import Completion, EngineFailed, EngineOverloaded, SamplingParams, make_completion
-from pipeline_lib.rollout.vllm_engine import vllm_request
+from pipeline_lib.rollout.vllm_engine import request_seed, vllm_request
 
 
 class VllmServerEngine:
@@ -32,7 +32,8 @@ class VllmServerEngine:
         at_once = max(1, params.batch_size // params.n)
         with ThreadPoolExecutor(at_once) as pool:
             answers = pool.map(
-                lambda numbered: self._complete(numbered[1], params, seed + numbered[0]), enumerate(prompts_token_ids)
+                lambda numbered: self._complete(numbered[1], params, request_seed(seed, numbered[0])),
+                enumerate(prompts_token_ids),
             )
             return list(answers)
 
@@ -57,11 +58,18 @@ class VllmServerEngine:
         request = vllm_request(self._policy, params, seed if self._config.seeded else None)
         request |= {"model": self._model, "prompt": list(prompt), "return_token_ids": True}
         answer = self._ask("POST", "/v1/completions", request)
-        return [self._completion(choice) for choice in sorted(answer["choices"], key=lambda choice: choice["index"])]
+        choices = sorted(answer["choices"], key=lambda choice: choice["index"])
+        completions = [self._completion(choice) for choice in choices]
+        if len(completions) != params.n:
+            raise EngineFailed(
+                f"{self._config.base_url}: the server gives {len(completions)} completions of a prompt where "
+                f"n={params.n} were asked for; a group must be whole, so let the server give as many"
+            )
+        return completions
 
     def _completion(self, choice: Mapping[str, Any]) -> Completion:
         token_ids, logprobs = choice.get("token_ids"), (choice.get("logprobs") or {}).get("token_logprobs")
-        if token_ids is None or logprobs is None or len(token_ids) != len(logprobs):
+        if not token_ids or not logprobs or len(token_ids) != len(logprobs) or None in logprobs:
             raise EngineFailed(
                 f"{self._config.base_url}: the server gives no token ids with log-probs, which training needs; use "
                 "vLLM 0.32 or newer"
@@ -83,6 +91,11 @@ class VllmServerEngine:
                 "VLLM_SERVER_DEV_MODE=1, which new weights need?"
             )
         if answer.is_error:
-            kind = EngineOverloaded if answer.is_server_error else EngineFailed
+            kind = EngineOverloaded if answer.is_server_error or answer.status_code == 429 else EngineFailed
             raise kind(f"{self._config.base_url}{path}: {answer.status_code} {answer.text[:500]}")
-        return answer.json() if answer.content else None
+        try:
+            return answer.json() if answer.content else None
+        except ValueError:
+            raise EngineFailed(
+                f"{self._config.base_url}{path}: the answer is not JSON: {answer.text[:200]!r}; is it vLLM's address?"
+            ) from None

@@ -161,6 +161,15 @@ def test_an_ungraded_group_is_dropped_and_made_up_for(sampler: Any) -> None:
     assert ids(batch.groups + batch.carried) == loop.calls[1]
 
 
+@every_that_refills
+def test_equal_partial_credit_is_no_signal_and_one_loser_keeps_its_group_whole(sampler: Any) -> None:
+    loop = Loop(sampler, pool_of(100), prompts_per_step=8)
+    batch = loop.step(lambda p, call: [0.4] * 8 if call == 0 else [0.0, *[0.95] * 7])
+    assert batch.rounds == 2
+    assert ids(batch.groups + batch.carried) == loop.calls[1]
+    assert {len(g.trajectories) for g in batch.groups} == {8}
+
+
 @every_sampler
 def test_an_epoch_may_end_within_a_step(sampler: Any) -> None:
     loop = Loop(sampler, pool_of(10), prompts_per_step=4, refill=Refill(oversample=1.0, min_prompts=1))

@@ -269,6 +269,13 @@ def test_a_csv_value_that_is_not_utf8_is_one_bad_row(tmp_path: Path) -> None:
     assert isinstance(good, Prompt)
 
 
+def test_a_csv_value_may_be_long_and_have_lines(tmp_path: Path) -> None:
+    long = "x" * 200_000 + "\nsecond, line\nthird"
+    (tmp_path / "a.csv").write_text(f'question,answer\n1?,1\n"{long}",2\n3?,3\n')
+    prompts = [prompt for prompt in read(tmp_path / "a.csv") if isinstance(prompt, Prompt)]
+    assert [prompt.messages[0]["content"] for prompt in prompts] == ["1?", long, "3?"]
+
+
 @pytest.mark.parametrize("header", [b"question,answer,answer", b"question,,answer"])
 def test_a_csv_header_must_name_each_column_once(tmp_path: Path, header: bytes) -> None:
     (tmp_path / "a.csv").write_bytes(header + b"\na,b,c\n")

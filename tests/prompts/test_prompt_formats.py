@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,9 @@ def test_trl_messages(tmp_path: Path) -> None:
         ("$x^2$", "x^2"),
         ("two\n#### 2", "2"),
         ("1,080", "1,080"),
+        ("$$x^2$$", "x^2"),
+        (r"$\$5$", r"\$5"),
+        ("$3$ or $5$", "$3$ or $5$"),
     ],
 )
 def test_golds_are_bared(gold: str, answer: str) -> None:
@@ -180,6 +184,22 @@ def test_parquet_with_bytes_that_are_not_utf8(tmp_path: Path) -> None:
     bad, good = read(tmp_path / "a.parquet")
     assert isinstance(bad, BadRow) and bad.reason == "not_utf8"
     assert isinstance(good, Prompt) and good.gold == "2"
+
+
+def test_a_number_that_is_missing_is_no_gold(tmp_path: Path) -> None:
+    pq.write_table(
+        pa.table({"prompt": ["1?", "2?", "3?"], "answer": [1.0, math.nan, math.inf]}), tmp_path / "a.parquet"
+    )
+    good, *missing = read(tmp_path / "a.parquet")
+    assert isinstance(good, Prompt) and good.gold == "1.0"
+    for bad in missing:
+        assert isinstance(bad, BadRow) and bad.reason == "no_gold"
+    assert "found nan" in str(missing[0])
+
+
+def test_a_lone_surrogate_beside_the_prompt_is_replaced(tmp_path: Path) -> None:
+    extra = one(write(tmp_path / "a.jsonl", [{**VERL, "extra_info": {"not\ud800e": "half \ud800"}}])).extra
+    assert extra == {"not?e": "half ?"}
 
 
 def test_extra_is_fit_for_json(tmp_path: Path) -> None:

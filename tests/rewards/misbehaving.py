@@ -40,6 +40,8 @@ class Misbehaving(Verifier):
             os.abort()
         if answer.startswith("raise"):
             raise KeyError(answer)
+        if answer.startswith("nan"):
+            return Verdict(reward=float(answer), correct=False)
         return RIGHT if answer == prompt.gold else WRONG
 
 

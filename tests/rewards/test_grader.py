@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pipeline_lib.records import Prompt
-from pipeline_lib.rewards import VERIFIERS, get_verifier
+from pipeline_lib.records import Prompt, Verdict
+from pipeline_lib.rewards import VERIFIERS, get_verifier, symbolic
 from pipeline_lib.rewards.grader import Grader
 from pipeline_lib.rewards.verifier import ERROR, RIGHT, TIMEOUT, UNPARSEABLE, WRONG
 
@@ -43,6 +44,7 @@ def test_unknown_verifier_lists_the_known_ones() -> None:
         ("eat", ERROR),
         ("crash", ERROR),
         ("raise", ERROR),
+        ("nan", ERROR),
     ],
 )
 def test_a_bad_answer_has_no_effect_on_the_others(grader: Grader, answer: str, verdict: object) -> None:
@@ -87,6 +89,25 @@ def test_an_exception_in_this_process_is_an_error_too(grader: Grader) -> None:
 def test_processes_that_cannot_start_are_an_exception(grader: Grader) -> None:
     with pytest.raises(RuntimeError, match="verifier processes do not work"):
         grader.grade([(prompt("34", "unstartable"), "34")])
+
+
+@pytest.mark.parametrize("reward", [math.nan, math.inf, -math.inf])
+def test_a_reward_is_a_number_or_none(reward: float) -> None:
+    with pytest.raises(ValueError, match=f"reward={reward}: must be finite, or None"):
+        Verdict(reward, correct=False)
+
+
+def test_a_math_verify_that_reads_nothing_is_told_instead_of_grading_all_answers_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*args: object, **options: object) -> None:
+        raise Exception("Could not deserialize ATN with version 3 (expected 4).")
+
+    symbolic.parse.cache_clear()
+    monkeypatch.setattr("math_verify.parse", broken)
+    with pytest.raises(RuntimeError, match="math-verify cannot tell"):
+        get_verifier("math").warm_up()
+    symbolic.parse.cache_clear()
 
 
 def test_a_real_answer_that_makes_math_verify_hang() -> None:

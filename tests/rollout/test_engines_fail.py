@@ -118,8 +118,9 @@ MODELS = {"/v1/models": (200, '{"data": [{"id": "m"}]}')}
             MODELS | {"/v1/completions": (200, '{"choices": [{"index": 0, "text": "a"}]}')},
             "gives no token ids with log-probs",
         ),
+        ({"/v1/models": (200, "<html>Sign in</html>")}, "the answer is not JSON: '<html>Sign in</html>'"),
     ],
-    ids=["not vLLM", "refuses", "busy", "no token ids"],
+    ids=["not vLLM", "refuses", "busy", "no token ids", "a page"],
 )
 def test_a_server_that_cannot_serve_training_is_refused_in_words(
     server: HTTPServer, answers: dict[str, tuple[int, str]], said: str
@@ -129,6 +130,15 @@ def test_a_server_that_cannot_serve_training_is_refused_in_words(
     with pytest.raises(EngineFailed) as refused:
         make_engine(wanted, tiny_policy())
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(("status", "overloaded"), [(503, True), (429, True), (400, False), (403, False)])
+def test_a_server_with_too_much_to_do_is_asked_for_less(server: HTTPServer, status: int, overloaded: bool) -> None:
+    answers = MODELS | {"/v1/completions": (status, "no")}
+    server.RequestHandlerClass.answers = answers  # type: ignore[attr-defined]
+    with pytest.raises(EngineFailed) as refused:
+        make_engine(Generation(engine=VllmServer(base_url=f"http://127.0.0.1:{server.server_port}")), tiny_policy())
+    assert isinstance(refused.value, EngineOverloaded) == overloaded
 
 
 def test_a_server_that_is_not_up_is_named(server: HTTPServer) -> None:

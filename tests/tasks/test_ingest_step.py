@@ -51,14 +51,14 @@ def ingest_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         "evaluation": {"e": [source(tmp_path / "e.jsonl", ["e?"])]},
     }
 
-    def step(contamination: str = "drop") -> IngestPrompts:
+    def step(contamination: str = "drop", max_prompt_tokens: int = 5) -> IngestPrompts:
         run = RunConfig.model_validate(
             {
                 "name": "run",
                 "root": str(tmp_path / "root"),
                 "stages": 1,
                 "prompts": Prompts(**sets, contamination=contamination),  # type: ignore[arg-type]
-                "generation": {"max_prompt_tokens": 5},
+                "generation": {"max_prompt_tokens": max_prompt_tokens},
             }
         )
         return IngestPrompts(run, 0, Done("p", {"policy_id": "p", "path": "nowhere"}, cached=False))
@@ -88,6 +88,13 @@ def test_a_step_counts_what_it_kept_and_left_out(ingest_step: Any, tmp_path: Pat
         (4, "no_prompt"),
     ]
     assert rejects[1]["detail"].endswith("has 9 tokens, the limit is 5")
+
+
+def test_a_set_whose_prompts_are_all_too_long_fails_and_says_by_how_much(ingest_step: Any) -> None:
+    with pytest.raises(
+        StepFailed, match=r"set 'v': every one of its 1 prompts .*max_prompt_tokens=2 .* shortest has 3"
+    ):
+        perform(ingest_step(max_prompt_tokens=2))
 
 
 def test_contamination_is_only_reported_where_the_config_says_so(ingest_step: Any) -> None:
