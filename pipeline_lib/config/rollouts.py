@@ -10,7 +10,7 @@ from pipeline_lib.config.section import Section
 
 
 class TransformersEngine(Section):
-    """transformers' own `generate`, on the policy's own weights and device."""
+    """Decodes with transformers' model itself: the policy's own weights, on its device."""
 
     type: Literal["transformers"] = "transformers"
 

@@ -137,6 +137,7 @@ def test_the_models_mode_is_restored_even_after_an_error() -> None:
     with pytest.raises(IndexError):
         TransformersEngine(policy).generate([[99]], PARAMS, seed=0)
     assert policy.model.training and policy.model.generation_config is config
+    assert policy.model.config._attn_implementation == "sdpa"
 
 
 def test_dropout_is_off_while_sampling() -> None:
