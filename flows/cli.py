@@ -1,4 +1,4 @@
-"""The command line: rlsift run | dashboard | schedule | plan | status | ingest | sql | report.
+"""The command line: rlsift run | dashboard | schedule | plan | status | ingest | sql | query | schema | report.
 
 Prefect, torch and the models of the config are imported only by the commands that need them: `status` and `sql` answer
 at once.
@@ -19,9 +19,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from flows.commands.output import OutputFormat, limit_in_words
 from flows.roots import find_root
 from tasks.errors import StepFailed
-from warehouse import Warehouse, WarehouseError
+from warehouse import LimitReached, Limits, Warehouse, WarehouseError
 
 app = typer.Typer(
     name="rlsift",
@@ -45,10 +46,11 @@ Overrides = Annotated[
 RootInstead = Annotated[Path | None, typer.Option("--root", help="Use this root, not the config's.")]
 
 
-class OutputFormat(StrEnum):
-    table = "table"
-    csv = "csv"
-    json = "json"
+Format = Annotated[OutputFormat, typer.Option(help="How to write the rows.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write them there; parquet needs it.")]
+Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="End a statement that computes for longer.")]
+Memory = Annotated[str, typer.Option(metavar="SIZE", help="End a statement that needs more, as 500MB or 16GB.")]
+EXIT_CODES = "Exit codes: 0 done; 2 wrong or refused; 3 ended by --timeout or --memory; 130 cancelled by Ctrl-C."
 
 
 class DataFormat(StrEnum):
@@ -135,17 +137,67 @@ def ingest(
         ingest_and_account(console, Warehouse(root.absolute()), source, rejects)
 
 
-@app.command(epilog='Example: rlsift sql "SELECT stage, outcome, count(*) FROM prompt_difficulty_history GROUP BY ALL"')
+@app.command(epilog='Example: rlsift sql "FROM prompt_difficulty LIMIT 20" --format csv. ' + EXIT_CODES)
 def sql(
-    statement: Annotated[str, typer.Argument(help="One SELECT over the warehouse's tables and views.")],
+    statement: Annotated[
+        str | None, typer.Argument(help="What to ask of the tables and views. Left out: an interactive shell.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="Statements in a file.")] = None,
+    format: Format = OutputFormat.table,
+    out: Out = None,
+    timeout: Timeout = Limits.seconds,
+    memory: Memory = Limits.memory,
     root: Root = None,
-    format: Annotated[OutputFormat, typer.Option(help="How to print the rows.")] = OutputFormat.table,
 ) -> None:
-    """Run SQL on the published snapshot of the warehouse, also while a run is on."""
+    """Ask the published snapshot of the warehouse in SQL, also while a run is on. Nothing is written."""
     with _errors_in_words():
-        from flows.commands.tables import print_rows
+        from flows.commands.sql import run_sql
 
-        print_rows(console, Warehouse(find_root(root)).snapshot_query(statement), format.value)
+        warehouse, limits = Warehouse(find_root(root)), Limits(memory, timeout)
+        run_sql(console, messages, warehouse, statement=statement, file=file, form=format, out=out, limits=limits)
+
+
+@app.command(
+    epilog="Example: rlsift query prompt_history --prompt 0123456789abcdef. " + EXIT_CODES,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def query(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="Left out: all queries are listed with their parameters.")] = None,
+    format: Format = OutputFormat.table,
+    out: Out = None,
+    timeout: Timeout = Limits.seconds,
+    memory: Memory = Limits.memory,
+    root: Root = None,
+) -> None:
+    """Run a named query with its parameters, as --prompt ID --run NAME --stage 1."""
+    with _errors_in_words():
+        from flows.commands.query import list_queries, run_query
+
+        if name is None:
+            list_queries(console)
+            return
+        warehouse, limits = Warehouse(find_root(root)), Limits(memory, timeout)
+        run_query(console, warehouse, name, context.args, form=format, out=out, limits=limits)
+
+
+@app.command(epilog="Example: rlsift schema rollout_stats")
+def schema(
+    table: Annotated[str | None, typer.Argument(help="A table or view; all when left out.")] = None,
+    root: Root = None,
+) -> None:
+    """Show what the tables, views and columns of the warehouse are."""
+    with _errors_in_words():
+        from flows.commands.schema import print_schema
+
+        print_schema(console, Warehouse(find_root(root)), table)
+
+
+@app.command(epilog='Example: duckdb -readonly "$(rlsift snapshot)"')
+def snapshot(root: Root = None) -> None:
+    """Print the path of the published snapshot, which any DuckDB client may open read-only."""
+    with _errors_in_words():
+        console.print(str(Warehouse(find_root(root)).snapshot_path), soft_wrap=True, highlight=False)
 
 
 @app.command(epilog="Example: rlsift report demo")
@@ -271,6 +323,9 @@ def _errors_in_words() -> Iterator[None]:
     """What a user can mend is said in words, without a traceback; what he cannot keeps it."""
     try:
         yield
+    except LimitReached as error:
+        messages.print(f"[bold red]error:[/] {escape(limit_in_words(error))}", soft_wrap=True, highlight=False)
+        sys.exit(3)
     except (ValueError, WarehouseError) as error:
         messages.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(2)

@@ -1,114 +1,265 @@
 -- Views over the tables: the questions that are asked of a prompt's history. A row belongs to a run through
--- run_steps, so a step that several runs share shows up under each of them.
+-- run_steps, so a step that several runs share shows up under each of them. A column's comment stands at the end of
+-- its line, and only there.
+
+-- How was each step's policy sampled? What pass rates of two steps must share to be compared.
+CREATE OR REPLACE VIEW rollout_settings AS
+SELECT
+    fingerprint,                                     -- of the step that rolled out
+    name,                                            -- of the step
+    settings->>'$.generation.engine' AS engine,      -- transformers, vllm, ...
+    (settings->>'$.generation.temperature')::DOUBLE AS temperature, -- of the sampling
+    (settings->>'$.generation.max_tokens')::BIGINT AS max_tokens, -- limit of a completion
+    settings->>'$.dtype' AS dtype,                   -- of the policy's weights
+    coalesce(settings->>'$.samples', settings->>'$.train.group_size')::BIGINT AS samples, -- completions a prompt
+    settings->>'$.generation' AS generation          -- all that a rollout depends on, as JSON
+FROM steps
+WHERE settings->>'$.generation' IS NOT NULL;
+COMMENT ON VIEW rollout_settings IS 'Engine and sampling of every step that rolled prompts out.';
 
 -- What did each observation of a prompt say, in the order in which a run made them?
 CREATE OR REPLACE VIEW prompt_difficulty_history AS
 SELECT
-    run_steps.run_id,
-    stats.prompt_id,
-    prompts.data_source,
-    prompts.extra->>'kind' AS kind,
-    run_steps.stage,
-    stats.step,
-    stats.phase,
-    stats.policy_id,
-    stats.n,
-    stats.n_correct,
-    stats.n_correct / nullif(stats.n, 0) AS pass_rate,
-    stats.outcome,
-    stats.has_signal,
-    stats.n_truncated,
-    stats.mean_length,
+    run_steps.run_id,                                -- name of the run
+    stats.prompt_id,                                 -- the prompt
+    prompts.data_source,                             -- of the prompt
+    prompts.extra->>'kind' AS kind,                  -- of the prompt, where its data set says
+    run_steps.stage,                                 -- 0 is before any training
+    stats.step,                                      -- training step; 0 offline and in evaluations
+    stats.phase,                                     -- offline, train, evaluation
+    stats.policy_id,                                 -- of the policy the stage started from
+    stats.n,                                         -- graded completions
+    stats.n_correct,                                 -- of n
+    stats.n_correct / nullif(stats.n, 0) AS pass_rate, -- n_correct of n; NULL where none was graded
+    stats.outcome,                                   -- all_right, all_wrong, mixed, ungraded
+    stats.has_signal,                                -- rewards differ
+    stats.n_truncated,                               -- completions cut off at the limit of tokens
+    stats.mean_length,                               -- tokens a completion
+    settings.engine,                                 -- that sampled it: transformers, vllm, ...
+    settings.temperature,                            -- of the sampling
     row_number() OVER (
         PARTITION BY run_steps.run_id, stats.prompt_id
-        ORDER BY
-            run_steps.stage,
-            CASE stats.phase WHEN 'offline' THEN 0 WHEN 'train' THEN 1 ELSE 2 END,
-            stats.step,
-            run_steps.name
-    ) AS observation
+        ORDER BY run_steps.stage, stats.phase = 'evaluation', stats.phase, stats.step, run_steps.name
+    ) AS observation                                 -- of the prompt in the run, from 1
 FROM rollout_stats AS stats
 JOIN run_steps USING (fingerprint)
-LEFT JOIN prompts USING (prompt_id);
+LEFT JOIN prompts USING (prompt_id)
+LEFT JOIN rollout_settings AS settings USING (fingerprint);
 COMMENT ON VIEW prompt_difficulty_history IS 'Every observation of every prompt of a run, in order.';
+
+-- What did one step make of one prompt, all its observations together?
+CREATE OR REPLACE VIEW prompt_totals AS
+WITH gathered AS (
+    SELECT
+        fingerprint,
+        prompt_id,
+        any_value(phase) AS phase,
+        any_value(policy_id) AS policy_id,
+        count(*) AS n_observations,
+        sum(n)::BIGINT AS n,
+        sum(n_correct)::BIGINT AS n_correct,
+        sum(n_ungraded)::BIGINT AS n_ungraded,
+        coalesce(sum(n + n_ungraded) FILTER (NOT has_signal), 0)::BIGINT AS n_without_signal,
+        sum(n_truncated)::BIGINT AS n_truncated,
+        sum(mean_length * (n + n_ungraded)) AS n_tokens,
+        max(max_length) AS max_length,
+        coalesce(
+            string_agg(
+                CASE outcome WHEN 'all_right' THEN 'R' WHEN 'all_wrong' THEN 'W' ELSE 'M' END, '' ORDER BY step
+            ) FILTER (outcome <> 'ungraded'),
+            ''
+        ) AS outcomes,
+        coalesce(list(step ORDER BY step) FILTER (outcome <> 'ungraded'), []) AS steps,
+        coalesce(list(n_correct / n ORDER BY step) FILTER (outcome <> 'ungraded'), []) AS pass_rates,
+        max(step) AS last_step,
+        arg_max(n, step) AS last_n,
+        arg_max(n_correct, step) AS last_n_correct,
+        arg_max(outcome, step) AS last_outcome,
+        arg_max(has_signal, step) AS last_has_signal,
+        arg_max(n_truncated, step) AS last_n_truncated,
+        arg_max(mean_length, step) AS last_mean_length
+    FROM rollout_stats
+    SEMI JOIN ungathered USING (fingerprint)
+    GROUP BY fingerprint, prompt_id
+)
+SELECT
+    fingerprint,                                     -- of the step that rolled the prompt out
+    prompt_id,                                       -- the prompt
+    phase,                                           -- offline, train, evaluation
+    policy_id,                                       -- of the policy the stage started from
+    n_observations,                                  -- rows of rollout_stats
+    n,                                               -- graded completions
+    n_correct,                                       -- of n, graded correct
+    n_ungraded,                                      -- verifier timed out or failed
+    n_without_signal,                                -- completions of observations whose rewards do not differ, ungraded ones too
+    n_truncated,                                     -- completions cut off at the limit of tokens
+    n_tokens,                                        -- of all completions
+    max_length,                                      -- tokens of the longest completion
+    outcomes,                                        -- graded observations in order: all right R, all wrong W, mixed M
+    steps,                                           -- training step of each of them
+    pass_rates,                                      -- of each of them
+    last_step,                                       -- training step of the last observation, graded or not
+    last_n,                                          -- graded completions of the last observation
+    last_n_correct,                                  -- of last_n
+    last_outcome,                                    -- all_right, all_wrong, mixed, ungraded
+    last_has_signal,                                 -- rewards of the last observation differ
+    last_n_truncated,                                -- completions of the last observation that were cut off
+    last_mean_length                                 -- tokens a completion of the last observation
+FROM (FROM kept_totals UNION ALL BY NAME FROM gathered);
+COMMENT ON VIEW prompt_totals IS 'What one step made of one prompt, all its observations together.';
 
 -- How hard is each prompt now, as last seen by the run?
 CREATE OR REPLACE VIEW prompt_difficulty AS
-SELECT *
-FROM prompt_difficulty_history
-QUALIFY row_number() OVER (PARTITION BY run_id, prompt_id ORDER BY observation DESC) = 1;
+WITH latest AS (
+    SELECT
+        run_steps.run_id,
+        totals.prompt_id,
+        sum(totals.n_observations)::BIGINT AS observation,
+        arg_max(
+            {
+                'fingerprint': totals.fingerprint,
+                'stage': run_steps.stage,
+                'phase': totals.phase,
+                'policy_id': totals.policy_id,
+                'step': totals.last_step,
+                'n': totals.last_n,
+                'n_correct': totals.last_n_correct,
+                'outcome': totals.last_outcome,
+                'has_signal': totals.last_has_signal,
+                'n_truncated': totals.last_n_truncated,
+                'mean_length': totals.last_mean_length
+            },
+            (run_steps.stage, totals.phase = 'evaluation', totals.phase, run_steps.name)
+        ) AS seen
+    FROM prompt_totals AS totals
+    JOIN run_steps USING (fingerprint)
+    GROUP BY ALL
+)
+SELECT
+    latest.run_id,                                   -- name of the run
+    latest.prompt_id,                                -- the prompt
+    prompts.data_source,                             -- of the prompt
+    prompts.extra->>'kind' AS kind,                  -- of the prompt, where its data set says
+    seen.stage AS stage,                             -- 0 is before any training
+    seen.step AS step,                               -- training step; 0 offline and in evaluations
+    seen.phase AS phase,                             -- offline, train, evaluation
+    seen.policy_id AS policy_id,                     -- of the policy the stage started from
+    seen.n AS n,                                     -- graded completions
+    seen.n_correct AS n_correct,                     -- of n
+    seen.n_correct / nullif(seen.n, 0) AS pass_rate, -- n_correct of n; NULL where none was graded
+    seen.outcome AS outcome,                         -- all_right, all_wrong, mixed, ungraded
+    seen.has_signal AS has_signal,                   -- rewards differ
+    seen.n_truncated AS n_truncated,                 -- completions cut off at the limit of tokens
+    seen.mean_length AS mean_length,                 -- tokens a completion
+    settings.engine,                                 -- that sampled it: transformers, vllm, ...
+    settings.temperature,                            -- of the sampling
+    latest.observation                               -- so many observations of it are there
+FROM latest
+LEFT JOIN prompts USING (prompt_id)
+LEFT JOIN rollout_settings AS settings ON settings.fingerprint = seen.fingerprint;
 COMMENT ON VIEW prompt_difficulty IS 'The latest observation of every prompt of a run.';
+
+-- Which way did each prompt go? Evaluations and ungraded observations are left out.
+CREATE OR REPLACE VIEW prompt_paths AS
+SELECT
+    run_steps.run_id,                                -- name of the run
+    totals.prompt_id,                                -- the prompt
+    string_agg(totals.outcomes, '' ORDER BY run_steps.stage, totals.phase, run_steps.name)
+        AS outcomes,                                 -- a letter each: R, W or M
+    flatten(list(totals.pass_rates ORDER BY run_steps.stage, totals.phase, run_steps.name))
+        AS pass_rates,                               -- of each
+    flatten(list(totals.steps ORDER BY run_steps.stage, totals.phase, run_steps.name))
+        AS steps,                                    -- training step of each; 0 offline
+    flatten(
+        list(
+            list_resize([]::INTEGER[], len(totals.steps), run_steps.stage)
+            ORDER BY run_steps.stage, totals.phase, run_steps.name
+        )
+    ) AS stages                                      -- stage of each
+FROM prompt_totals AS totals
+JOIN run_steps USING (fingerprint)
+WHERE totals.phase <> 'evaluation'
+GROUP BY ALL;
+COMMENT ON VIEW prompt_paths IS 'Graded observations of each prompt in order: all right R, all wrong W, mixed M.';
 
 -- Of the prompts that were all right (all wrong), how many were still without variance `lag` observations later?
 -- Both classes count as "still", evaluations and ungraded observations are left out. Half-life: after how many
 -- observations half of them would have revived, were each step as the first. A sampler that skips prompts sees
 -- fewer of the pairs.
 CREATE OR REPLACE VIEW zero_variance_persistence AS
-WITH seen AS (
+WITH alike AS (
+    SELECT run_id, outcomes, count(*) AS n_prompts
+    FROM prompt_paths
+    WHERE length(outcomes) > 1
+    GROUP BY ALL
+),
+-- One bit an observation: a shift by the lag lays the later over the earlier.
+bits AS (
     SELECT
         run_id,
-        prompt_id,
-        outcome,
-        row_number() OVER (PARTITION BY run_id, prompt_id ORDER BY observation) AS nth
-    FROM prompt_difficulty_history
-    WHERE phase IN ('offline', 'train') AND outcome <> 'ungraded'
+        n_prompts,
+        class,
+        translate(outcomes, 'RWM', digits)::BIT AS earlier,
+        translate(outcomes, 'RWM', '111')::BIT AS seen,
+        translate(outcomes, 'RWM', '110')::BIT AS still
+    FROM alike
+    CROSS JOIN (VALUES ('all_right', '100'), ('all_wrong', '010')) AS classes (class, digits)
 ),
-shares AS (
+counts AS (
     SELECT
-        earlier.run_id,
-        earlier.outcome AS class,
-        lags.lag,
-        count(*) AS n_pairs,
-        avg((later.outcome <> 'mixed')::INTEGER) AS share_still_zero_variance,
-        avg((later.outcome = 'mixed')::INTEGER) AS share_revived
-    FROM seen AS earlier
-    CROSS JOIN (SELECT unnest(range(1, 11)) AS lag) AS lags
-    JOIN seen AS later
-        ON later.run_id = earlier.run_id
-        AND later.prompt_id = earlier.prompt_id
-        AND later.nth = earlier.nth + lags.lag
-    WHERE earlier.outcome <> 'mixed'
+        run_id,
+        class,
+        lag,
+        sum(n_prompts * bit_count(earlier & (seen << lag::INTEGER)))::BIGINT AS n_pairs,
+        sum(n_prompts * bit_count(earlier & (still << lag::INTEGER)))::BIGINT AS n_still
+    FROM bits
+    CROSS JOIN range(1, 11) AS lags (lag)
     GROUP BY ALL
 )
 SELECT
-    *,
+    run_id,                                          -- name of the run
+    class,                                           -- all_right or all_wrong, of the earlier
+    lag,                                             -- observations between the two
+    n_pairs,                                         -- pairs of observations that are compared
+    n_still / n_pairs AS share_still_zero_variance,  -- of the pairs: the later is not mixed
+    1 - n_still / n_pairs AS share_revived,          -- of the pairs: the later is mixed
     CASE
-        WHEN lag = 1 AND share_still_zero_variance > 0 AND share_still_zero_variance < 1
-        THEN ln(0.5) / ln(share_still_zero_variance)
-    END AS half_life_observations
-FROM shares;
+        WHEN lag = 1 AND n_still > 0 AND n_still < n_pairs THEN ln(0.5) / ln(n_still / n_pairs)
+    END AS half_life_observations                    -- at lag 1: until half would have revived
+FROM counts
+WHERE n_pairs > 0;
 COMMENT ON VIEW zero_variance_persistence IS 'How often a zero-variance prompt stays so or revives, by lag.';
 
 -- Which prompts were all right (all wrong) and came back to mixed, and after how many observations in that class?
 CREATE OR REPLACE VIEW zero_variance_revivals AS
-WITH seen AS (
+WITH revived AS (
     SELECT
         *,
-        row_number() OVER w AS nth,
-        row_number() OVER (PARTITION BY run_id, prompt_id, outcome ORDER BY observation) AS nth_of_outcome,
-        lead(outcome) OVER w AS next_outcome,
-        lead(stage) OVER w AS next_stage,
-        lead(step) OVER w AS next_step,
-        lead(pass_rate) OVER w AS next_pass_rate
-    FROM prompt_difficulty_history
-    WHERE phase IN ('offline', 'train') AND outcome <> 'ungraded'
-    WINDOW w AS (PARTITION BY run_id, prompt_id ORDER BY observation)
+        unnest(list_filter(
+            range(2, length(outcomes) + 1),
+            lambda i: outcomes[i] = 'M' AND outcomes[i - 1] <> 'M'
+        )) AS later
+    FROM prompt_paths
+    WHERE regexp_matches(outcomes, '[RW]M')
+),
+counted AS (
+    SELECT
+        *,
+        outcomes[later - 1] AS class,
+        later - 1 - length(rtrim(left(outcomes, later - 1), outcomes[later - 1])) AS n_observations
+    FROM revived
 )
--- nth - nth_of_outcome stays the same within an unbroken series of one outcome.
 SELECT
-    run_id,
-    prompt_id,
-    arg_min(stage, nth) AS from_stage,
-    arg_min(step, nth) AS from_step,
-    outcome AS from_outcome,
-    arg_max(next_stage, nth) AS to_stage,
-    arg_max(next_step, nth) AS to_step,
-    arg_max(next_pass_rate, nth) AS to_pass_rate,
-    count(*) AS n_observations
-FROM seen
-WHERE outcome <> 'mixed'
-GROUP BY run_id, prompt_id, outcome, nth - nth_of_outcome
-HAVING count_if(next_outcome = 'mixed') = 1;
+    run_id,                                          -- name of the run
+    prompt_id,                                       -- the prompt
+    stages[later - n_observations] AS from_stage,    -- of the first zero-variance observation
+    steps[later - n_observations] AS from_step,      -- training step of it; 0 offline
+    CASE class WHEN 'R' THEN 'all_right' ELSE 'all_wrong' END AS from_outcome, -- all_right or all_wrong
+    stages[later] AS to_stage,                       -- of the mixed observation
+    steps[later] AS to_step,                         -- training step of it; 0 offline
+    pass_rates[later] AS to_pass_rate,               -- of the mixed observation
+    n_observations                                   -- zero-variance observations in between
+FROM counted;
 COMMENT ON VIEW zero_variance_revivals IS 'Prompts that were zero-variance and came back to mixed.';
 
 -- What did the sampler spend and spare in each stage? Shares are of the graded groups that were rolled out.
@@ -131,48 +282,57 @@ WITH sums AS (
     GROUP BY ALL
 )
 SELECT
-    run_id,
-    stage,
-    prompts_proposed,
-    prompts_skipped,
-    prompts_skipped / nullif(prompts_proposed, 0) AS skip_rate,
-    prompts_rolled_out,
-    rollouts,
-    mixed / nullif(mixed + all_right + all_wrong, 0) AS share_mixed,
-    all_right / nullif(mixed + all_right + all_wrong, 0) AS share_all_right,
-    all_wrong / nullif(mixed + all_right + all_wrong, 0) AS share_all_wrong,
-    groups_trained,
-    prompts_skipped * rollouts / nullif(prompts_rolled_out, 0) AS rollouts_saved,
-    generated_tokens
+    run_id,                                          -- name of the run
+    stage,                                           -- 0 is before any training
+    prompts_proposed,                                -- prompts that the sampler decided on
+    prompts_skipped,                                 -- of them, not rolled out
+    prompts_skipped / nullif(prompts_proposed, 0) AS skip_rate, -- prompts_skipped of prompts_proposed
+    prompts_rolled_out,                              -- of them, rolled out
+    rollouts,                                        -- completions generated
+    mixed / nullif(mixed + all_right + all_wrong, 0) AS share_mixed, -- of the graded groups
+    all_right / nullif(mixed + all_right + all_wrong, 0) AS share_all_right, -- of the graded groups
+    all_wrong / nullif(mixed + all_right + all_wrong, 0) AS share_all_wrong, -- of the graded groups
+    groups_trained,                                  -- groups in the updates
+    prompts_skipped * rollouts / nullif(prompts_rolled_out, 0) AS rollouts_saved, -- completions that skipping spared
+    generated_tokens                                 -- tokens of all completions
 FROM sums;
 COMMENT ON VIEW sampler_efficiency IS 'What the sampler spent and spared, by stage.';
 
 -- How does each evaluation move from stage to stage?
 CREATE OR REPLACE VIEW evaluation_history AS
 SELECT
-    run_steps.run_id,
-    run_steps.stage,
-    evaluation_set,
-    metric,
-    k,
-    value,
-    standard_error,
-    n_prompts,
-    value - lag(value) OVER w AS change_from_previous_stage,
+    run_steps.run_id,                                -- name of the run
+    run_steps.stage,                                 -- 0 is before any training
+    evaluation_set,                                  -- name of the set
+    metric,                                          -- avg (avg@k) or pass (pass@k)
+    k,                                               -- completions a prompt that the metric takes
+    value,                                           -- from 0 to 1
+    standard_error,                                  -- of value
+    n_prompts,                                       -- prompts of the set
+    value - lag(value) OVER w AS change_from_previous_stage, -- in value
     value - max(value) FILTER (WHERE run_steps.stage = 0) OVER (
         PARTITION BY run_steps.run_id, evaluation_set, metric, k
-    ) AS change_from_stage_0
+    ) AS change_from_stage_0                         -- in value
 FROM evaluations
 JOIN run_steps USING (fingerprint)
 WINDOW w AS (PARTITION BY run_steps.run_id, evaluation_set, metric, k ORDER BY run_steps.stage);
 COMMENT ON VIEW evaluation_history IS 'Every evaluation by stage, with its change.';
 
--- Why was each prompt of the pool taken or left at each stage, and what was known of it by then?
+-- Why was each prompt of the pool taken or left at each stage, and what was known of it by then? What was collected
+-- again in a stage was known to its selection; what it trained on was not.
 CREATE OR REPLACE VIEW selection_history AS
 WITH known AS (
-    SELECT run_id, prompt_id, stage, arg_max(pass_rate, observation) AS pass_rate
-    FROM prompt_difficulty_history
-    WHERE pass_rate IS NOT NULL
+    SELECT
+        run_steps.run_id,
+        totals.prompt_id,
+        run_steps.stage + (totals.phase <> 'offline')::INTEGER AS known_from,
+        arg_max(
+            totals.pass_rates[-1],
+            (run_steps.stage, totals.phase = 'evaluation', totals.phase, run_steps.name)
+        ) AS pass_rate
+    FROM prompt_totals AS totals
+    JOIN run_steps USING (fingerprint)
+    WHERE len(totals.pass_rates) > 0
     GROUP BY ALL
 ),
 chosen AS (
@@ -181,20 +341,20 @@ chosen AS (
     JOIN run_steps USING (fingerprint)
 )
 SELECT
-    chosen.run_id,
-    chosen.stage,
-    chosen.prompt_id,
-    prompts.data_source,
-    prompts.extra->>'kind' AS kind,
-    chosen.strategy,
-    chosen.score,
-    chosen.rank,
-    chosen.selected,
-    chosen.reason,
-    known.pass_rate
+    chosen.run_id,                                   -- name of the run
+    chosen.stage,                                    -- 0 is before any training
+    chosen.prompt_id,                                -- a prompt of the pool
+    prompts.data_source,                             -- of the prompt
+    prompts.extra->>'kind' AS kind,                  -- of the prompt, where its data set says
+    chosen.strategy,                                 -- influence, learnability, pass_rate, random, all
+    chosen.score,                                    -- what the strategy ranks by
+    chosen.rank,                                     -- 1 is taken first
+    chosen.selected,                                 -- whether the stage practises on it
+    chosen.reason,                                   -- why it was taken or left
+    known.pass_rate                                  -- the last that was known when the stage selected
 FROM chosen
 ASOF LEFT JOIN known
-    ON known.run_id = chosen.run_id AND known.prompt_id = chosen.prompt_id AND known.stage < chosen.stage
+    ON known.run_id = chosen.run_id AND known.prompt_id = chosen.prompt_id AND known.known_from <= chosen.stage
 LEFT JOIN prompts ON prompts.prompt_id = chosen.prompt_id;
 COMMENT ON VIEW selection_history IS 'Every prompt taken or left at every stage, with the reason.';
 
@@ -214,33 +374,35 @@ shared AS (
     GROUP BY ALL
 )
 SELECT
-    a.run_id,
-    a.stage AS stage_a,
-    b.stage AS stage_b,
-    a.n AS n_a,
-    b.n AS n_b,
-    coalesce(shared.n, 0) AS n_both,
-    coalesce(shared.n, 0) / nullif(a.n + b.n - coalesce(shared.n, 0), 0) AS jaccard
+    a.run_id,                                        -- name of the run
+    a.stage AS stage_a,                              -- the earlier stage
+    b.stage AS stage_b,                              -- the later stage
+    a.n AS n_a,                                      -- prompts that stage_a selected
+    b.n AS n_b,                                      -- prompts that stage_b selected
+    coalesce(shared.n, 0) AS n_both,                 -- prompts that both selected
+    coalesce(shared.n, 0) / nullif(a.n + b.n - coalesce(shared.n, 0), 0)
+        AS jaccard                                   -- n_both of all that either selected
 FROM sizes AS a
 JOIN sizes AS b ON b.run_id = a.run_id AND b.stage > a.stage
 LEFT JOIN shared ON shared.run_id = a.run_id AND shared.stage_a = a.stage AND shared.stage_b = b.stage;
 COMMENT ON VIEW selection_overlap IS 'How many selected prompts two stages share.';
 
 -- How far can scores and selection of each stage be trusted? Beside what was recorded: overlap with the stage before,
--- pass rates, likeness in text, and how far the policy has moved from the rollouts that it was scored with. Means count each prompt once; `n` is the number of prompts.
+-- pass rates, likeness in text, and how far the policy has moved from the rollouts that it was scored with. Means
+-- count each prompt once.
 CREATE OR REPLACE VIEW stage_diagnosis AS
 WITH chosen AS (
     SELECT run_id, stage, prompt_id, selected FROM selections JOIN run_steps USING (fingerprint)
 ),
 offline AS (
     SELECT run_id, prompt_id, n_correct / n AS pass_rate
-    FROM rollout_stats
+    FROM prompt_totals
     JOIN run_steps USING (fingerprint)
     WHERE name = 'rollouts_train' AND n > 0
 ),
 online AS (
     SELECT run_id, stage, prompt_id, sum(n_correct) / sum(n) AS pass_rate
-    FROM rollout_stats
+    FROM prompt_totals
     JOIN run_steps USING (fingerprint)
     WHERE phase = 'train' AND n > 0
     GROUP BY ALL
@@ -258,7 +420,8 @@ drift_of_run AS (
         rollout_drift.kl,
         rollout_drift.ess,
         rollout_drift.sequence_ess,
-        kl > (runs.config->>'$.influence.max_kl')::DOUBLE OR ess < (runs.config->>'$.influence.min_ess')::DOUBLE AS stale
+        kl > (runs.config->>'$.influence.max_kl')::DOUBLE
+            OR ess < (runs.config->>'$.influence.min_ess')::DOUBLE AS stale
     FROM rollout_drift
     JOIN run_steps USING (fingerprint)
     JOIN runs USING (run_id)
@@ -284,7 +447,15 @@ compared AS (
     FROM chosen
     JOIN alike USING (run_id, prompt_id)
 )
-SELECT run_id, stage, subject, metric, value, n FROM diagnoses JOIN run_steps USING (fingerprint)
+SELECT
+    run_id,                                          -- name of the run
+    stage,                                           -- 0 is before any training
+    subject,                                         -- a validation set; empty for the whole selection
+    metric,                                          -- name of the number
+    value,                                           -- NULL where it is not defined
+    n                                                -- prompts that it was computed from
+FROM diagnoses
+JOIN run_steps USING (fingerprint)
 UNION ALL
 SELECT run_id, stage_b, '', 'jaccard_previous', jaccard, n_a + n_b - n_both
 FROM selection_overlap
@@ -316,15 +487,15 @@ COMMENT ON VIEW stage_diagnosis IS 'How far scores and selection of each stage c
 -- Where is each run, and what went wrong?
 CREATE OR REPLACE VIEW run_progress AS
 SELECT
-    run_id,
-    stage,
-    run_steps.name,
-    fingerprint,
-    status,
-    started_at,
-    finished_at,
-    error,
-    attempts
+    run_id,                                          -- name of the run
+    stage,                                           -- 0 is before any training
+    run_steps.name,                                  -- of the step
+    fingerprint,                                     -- of the step
+    status,                                          -- running, completed, failed; NULL: not begun
+    started_at,                                      -- of the last attempt
+    finished_at,                                     -- of the last attempt; NULL while it runs
+    error,                                           -- why the last attempt failed
+    attempts                                         -- how often it was begun
 FROM run_steps
 LEFT JOIN steps USING (fingerprint);
 COMMENT ON VIEW run_progress IS 'Every step of every run with its state.';
@@ -341,8 +512,12 @@ WITH pool AS (
     GROUP BY ALL
 ),
 offline AS (
-    SELECT run_id, stage, count(*) AS prompts_rolled_out, sum(n + n_ungraded)::BIGINT AS rollouts
-    FROM rollout_stats
+    SELECT
+        run_id,
+        stage,
+        sum(n_observations)::BIGINT AS prompts_rolled_out,
+        sum(n + n_ungraded)::BIGINT AS rollouts
+    FROM prompt_totals
     JOIN run_steps USING (fingerprint)
     WHERE phase = 'offline'
     GROUP BY ALL
@@ -381,20 +556,20 @@ timed AS (
     GROUP BY ALL
 )
 SELECT
-    run_id,
-    stage,
-    pool.n_pool,
-    pool.n_selected,
-    trained.train_steps,
+    run_id,                                          -- name of the run
+    stage,                                           -- 0 is before any training
+    pool.n_pool,                                     -- prompts to choose from
+    pool.n_selected,                                 -- of them, selected
+    trained.train_steps,                             -- training steps done
     coalesce(
         sampled.prompts_rolled_out + coalesce(offline.prompts_rolled_out, 0),
         offline.prompts_rolled_out
-    ) AS prompts_rolled_out,
-    sampled.prompts_skipped,
-    coalesce(sampled.rollouts + coalesce(offline.rollouts, 0), offline.rollouts) AS rollouts,
-    trained.frac_reward_zero_std,
-    evaluated.evaluations,
-    timed.seconds
+    ) AS prompts_rolled_out,                         -- groups rolled out
+    sampled.prompts_skipped,                         -- prompts that the sampler left out
+    coalesce(sampled.rollouts + coalesce(offline.rollouts, 0), offline.rollouts) AS rollouts, -- completions generated
+    trained.frac_reward_zero_std,                    -- mean share of groups whose rewards are all one
+    evaluated.evaluations,                           -- avg@k by set, before and after the stage
+    timed.seconds                                    -- of the steps' last attempts
 FROM timed
 LEFT JOIN pool USING (run_id, stage)
 LEFT JOIN offline USING (run_id, stage)

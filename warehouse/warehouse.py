@@ -7,31 +7,40 @@ is lock -> connect -> one transaction -> close -> release, and users' SQL reads 
 import hashlib
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
 
+from warehouse.asking import DEFAULT_LIMITS, Answer, Limits, Parameters, answered, guarded
+from warehouse.comments import column_comments
 from warehouse.errors import WarehouseError
 from warehouse.files import clone_file, exclusive_lock, fsync_directory, interrupts_held
+from warehouse.totals import forget_written, gather_finished, gather_older
 
 SCHEMA_VERSION = 1
 HERE = Path(__file__).parent
-DEFINITION = (HERE / "schema.sql").read_text() + (HERE / "views.sql").read_text()
+TABLES_AND_VIEWS = (HERE / "schema.sql").read_text() + (HERE / "views.sql").read_text()
+DEFINITION = TABLES_AND_VIEWS + column_comments(TABLES_AND_VIEWS)
 DEFINITION_SHA256 = hashlib.sha256(DEFINITION.encode()).hexdigest()
+DERIVED = {"rollout_stats": ("kept_totals", "ungathered")}
+"""Tables that follow from another, which nobody else writes."""
+WRITABLE = """
+    SELECT table_name FROM duckdb_tables() WHERE table_name NOT IN ('meta', 'kept_totals', 'ungathered') ORDER BY 1
+"""
 KEEP_RUN_STEPS = """
     DELETE FROM run_steps
     WHERE run_id = $run_id AND NOT list_contains(
         list_zip($stages::INTEGER[], $names::VARCHAR[]), struct_pack(stage := stage, name := name)
     )
 """
-NAMED_QUERIES = {path.stem: path.read_text() for path in sorted((HERE / "queries").glob("*.sql"))}
+NAMED_QUERIES = {path.stem: path.read_text() for path in sorted((HERE / "queries").rglob("*.sql"))}
 
 Connection = duckdb.DuckDBPyConnection
-Parameters = Mapping[str, Any] | Sequence[Any]
+T = TypeVar("T")
 
 
 class Warehouse:
@@ -57,8 +66,11 @@ class Warehouse:
             connection.begin()
             for name, table in tables.items():
                 if instead:
-                    connection.execute(f"DELETE FROM {name} WHERE fingerprint = $1", [fingerprint])
+                    for old in (name, *DERIVED.get(name, ())):
+                        connection.execute(f"DELETE FROM {old} WHERE fingerprint = $1", [fingerprint])
                 _insert(connection, name, table, fingerprint)
+            if "steps" in tables:
+                gather_finished(connection)
             connection.commit()
 
     def keep_run_steps(self, run_id: str, steps: Collection[tuple[int, str]]) -> None:
@@ -106,7 +118,7 @@ class Warehouse:
         return snapshot
 
     def snapshot_query(self, sql: str, parameters: Parameters | None = None) -> pa.Table:
-        """Run SQL on the newest snapshot, read-only; waits for no lock and blocks no writer.
+        """Run SQL of this code's own on the newest snapshot, read-only; waits for no lock and blocks no writer.
 
         Times are in UTC. Raises WarehouseError when nothing was published yet, or the SQL fails or writes.
         """
@@ -120,11 +132,36 @@ class Warehouse:
         """
         if name not in NAMED_QUERIES:
             raise WarehouseError(f"no query is named {name!r}; there are {', '.join(NAMED_QUERIES)}")
+        self.bring_up_to_date()
+        return self.snapshot_query(NAMED_QUERIES[name], parameters)
+
+    def bring_up_to_date(self) -> None:
+        """Publish anew where the snapshot was made by other code, and may lack tables, views or their comments."""
         with closing(self._connect_to_snapshot()) as connection:
             if _is_current(connection):
-                return _fetch(connection, NAMED_QUERIES[name], parameters)
+                return
         self.publish()
-        return self.snapshot_query(NAMED_QUERIES[name], parameters)
+
+    def ask(self, sql: str, parameters: Parameters | None = None, *, limits: Limits = DEFAULT_LIMITS) -> pa.Table:
+        """Run one statement of a user's on the newest snapshot: all rows as an Arrow table. See `asking`."""
+        with self.asking(sql, parameters, limits=limits) as answer:
+            return answer.table()
+
+    @contextmanager
+    def asking(
+        self, sql: str, parameters: Parameters | None = None, *, limits: Limits = DEFAULT_LIMITS
+    ) -> Iterator[Answer]:
+        """Run one statement of a user's on the newest snapshot, and hand its rows out batch by batch.
+
+        It waits for no lock and blocks no writer, reads files of the root only (`getvariable('root')` is its path), and
+        Ctrl-C ends it. Times are in UTC. Raises LimitReached at a limit; WarehouseError when nothing was published
+        yet, or the statement fails, writes or is none.
+        """
+        with ExitStack() as stack:
+            connection = self._at_snapshot(
+                lambda path: stack.enter_context(guarded(path, self.root.absolute(), limits))
+            )
+            yield stack.enter_context(answered(connection, sql, parameters, limits))
 
     def _lock(self) -> AbstractContextManager[None]:
         self.root.mkdir(parents=True, exist_ok=True)
@@ -159,9 +196,12 @@ class Warehouse:
         return self.root / self.snapshot_path.readlink() if self.snapshot_path.is_symlink() else None
 
     def _connect_to_snapshot(self) -> Connection:
+        return self._at_snapshot(lambda path: _connect(path, read_only=True))
+
+    def _at_snapshot(self, connect: Callable[[Path], T]) -> T:
         while (snapshot := self._newest_snapshot()) is not None:
             try:
-                return _connect(snapshot, read_only=True)
+                return connect(snapshot)
             except duckdb.Error as error:
                 # Two publications since the look-up have removed it; else the trouble is real.
                 if snapshot == self._newest_snapshot():
@@ -196,13 +236,14 @@ def _define(connection: Connection) -> None:
     meta = {"schema_version": str(SCHEMA_VERSION), "definition_sha256": DEFINITION_SHA256}
     connection.begin()
     connection.execute(DEFINITION)
+    gather_older(connection)
     for item in meta.items():
         connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", item)
     connection.commit()
 
 
 def _insert(connection: Connection, name: str, table: pa.Table, fingerprint: str | None) -> None:
-    names = connection.execute("SELECT table_name FROM duckdb_tables() WHERE table_name <> 'meta' ORDER BY 1")
+    names = connection.execute(WRITABLE)
     known_tables = [row[0] for row in names.fetchall()]
     if name not in known_tables:
         raise WarehouseError(f"unknown table {name!r}; the tables are {', '.join(known_tables)}")
@@ -221,6 +262,8 @@ def _insert(connection: Connection, name: str, table: pa.Table, fingerprint: str
         if twice is not None:
             raise WarehouseError(f"cannot write to {name!r}: more than one row with ({key}) = {twice}")
         connection.execute(f"INSERT OR REPLACE INTO {name} BY NAME FROM incoming")
+        if name == "rollout_stats":
+            forget_written(connection)
     connection.unregister("incoming")
 
 

@@ -1,141 +1,16 @@
-"""Each view and named query against one small history, its answers worked by hand."""
+"""Each view against one small history, its answers worked by hand."""
 
 import math
 import uuid
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
-import pyarrow as pa
 import pytest
+from history_cases import HISTORY, NOON, approx, rows, train_stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from warehouse_rows import (
-    decision,
-    evaluation,
-    fact,
-    prompt,
-    selection,
-    similarity,
-    stats,
-    step,
-    table,
-    train_step,
-)
+from warehouse_rows import selection, table
 
-from warehouse import Warehouse, WarehouseError
-
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-# Two stages. "other" shares the offline rollouts of "r".
-RUN_STEPS = [
-    ("r", 0, "rollouts_train", "off"),
-    ("r", 0, "evaluate", "ev0"),
-    ("r", 0, "similarity", "sim"),
-    ("r", 1, "score", "sco1"),
-    ("r", 1, "select", "sel1"),
-    ("r", 1, "diagnose", "dia1"),
-    ("r", 1, "train", "tr1"),
-    ("r", 1, "evaluate", "ev1"),
-    ("r", 2, "select", "sel2"),
-    ("r", 2, "train", "tr2"),
-    ("r", 2, "evaluate", "ev2"),
-    ("other", 0, "rollouts_train", "off"),
-]
-
-
-def train_stats(fingerprint: str, step: int, prompt_id: str, n_correct: int, n: int = 4) -> dict[str, Any]:
-    return stats(fingerprint, prompt_id, n_correct, step=step, phase="train", n=n)
-
-
-HISTORY: Mapping[str, pa.Table] = {
-    "run_steps": table(*(dict(zip(("run_id", "stage", "name", "fingerprint"), row, strict=True)) for row in RUN_STEPS)),
-    "prompts": table(prompt("a", kind="hard"), prompt("b", kind="easy"), prompt("c"), prompt("d")),
-    # a: W W M R, then M in an evaluation; b: R R R; c: M ungraded W M; d: R W M
-    "rollout_stats": table(
-        stats("off", "a", 0),
-        stats("off", "b", 4),
-        stats("off", "c", 2),
-        stats("off", "d", 4),
-        train_stats("tr1", 1, "a", 0),
-        train_stats("tr1", 1, "b", 4),
-        train_stats("tr1", 1, "c", 0, n=0),
-        train_stats("tr1", 1, "d", 0),
-        train_stats("tr1", 2, "a", 1),
-        train_stats("tr1", 2, "c", 0),
-        train_stats("tr1", 2, "d", 1),
-        train_stats("tr2", 1, "a", 4),
-        train_stats("tr2", 1, "b", 4),
-        train_stats("tr2", 1, "c", 1),
-        stats("ev2", "a", 2, phase="evaluation"),
-    ),
-    "selections": table(
-        selection("sel1", "a", 1, selected=True),
-        selection("sel1", "c", 2, selected=True),
-        selection("sel1", "b", 3, selected=False),
-        selection("sel1", "d", 4, selected=False),
-        selection("sel2", "d", 1, selected=True),
-        selection("sel2", "a", 2, selected=True),
-        selection("sel2", "b", 3, selected=False),
-        selection("sel2", "c", 4, selected=False),
-    ),
-    "diagnoses": table(
-        fact("sco1", "gsm", "split_half_spearman", 0.7, 4),
-        fact("dia1", "gsm", "share_zero", 0.25, 4),
-        fact("dia1", "gsm", "effective_prompts", None, 0),
-        fact("another", "gsm", "share_zero", 0.5, 4),
-    ),
-    "similarities": table(
-        *(similarity("sim", i, cosine) for i, cosine in {"a": 0.8, "b": 0.2, "c": 0.4, "d": 0.2}.items())
-    ),
-    "sampler_decisions": table(
-        decision("tr1", 1, "b", keep=False, reason="zero_variance"),
-        decision("tr1", 2, "b", keep=False, reason="zero_variance"),
-        decision("tr1", 3, "a", keep=True, reason="explored"),
-    ),
-    "train_steps": table(
-        train_step(
-            "tr1",
-            1,
-            prompts_proposed=10,
-            prompts_skipped=4,
-            prompts_rolled_out=6,
-            rollouts=24,
-            solved_all=2,
-            solved_some=3,
-            solved_none=1,
-            groups_trained=3,
-            generated_tokens=100,
-            frac_reward_zero_std=0.5,
-        ),
-        train_step(
-            "tr1",
-            2,
-            prompts_proposed=6,
-            prompts_rolled_out=6,
-            rollouts=24,
-            solved_some=5,
-            solved_none=1,
-            groups_trained=5,
-            generated_tokens=140,
-            frac_reward_zero_std=0.25,
-        ),
-        train_step("tr2", 1, prompts_proposed=5, prompts_skipped=5),
-    ),
-    "evaluations": table(
-        evaluation("ev0", "avg", 0.2),
-        evaluation("ev0", "pass", 0.6),
-        evaluation("ev1", "avg", 0.5),
-        evaluation("ev1", "pass", 0.7),
-        evaluation("ev2", "avg", 0.4),
-    ),
-    "steps": table(
-        step("off", NOON, NOON + timedelta(seconds=10)),
-        step("ev0", NOON, NOON + timedelta(seconds=5.5)),
-        step("tr1", NOON, NOON + timedelta(seconds=60)),
-        step("ev1", NOON),
-    ),
-}
+from warehouse import Warehouse
 
 
 @pytest.fixture(scope="module")
@@ -149,14 +24,6 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     return Warehouse(tmp_path_factory.mktemp("scratch"))
-
-
-def rows(answer: pa.Table) -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for row in answer.to_pylist()]
-
-
-def approx(*expected: tuple[Any, ...]) -> list[Any]:
-    return [pytest.approx(row) for row in expected]
 
 
 def test_prompt_difficulty_history(warehouse: Warehouse) -> None:
@@ -322,54 +189,6 @@ def test_run_progress(warehouse: Warehouse) -> None:
         ("r", 1, "select", "sel1", None, None, None, None, None),
         ("r", 1, "train", "tr1", "completed", NOON, NOON + timedelta(seconds=60), None, 1),
     ]
-
-
-def test_query_prompt_history(warehouse: Warehouse) -> None:
-    answer = warehouse.named_query("prompt_history", prompt_id="a").to_pylist()
-    assert [row["pass_rate"] for row in answer if row["run_id"] == "r"] == [0.0, 0.0, 0.25, 1.0, 0.5]
-    assert [row["change"] for row in answer if row["run_id"] == "r"] == [None, 0.0, 0.25, 0.75, -0.5]
-    assert [row["selected"] for row in answer] == [None, None, True, True, True, True]
-
-
-def test_query_came_back(warehouse: Warehouse) -> None:
-    answer = warehouse.named_query("came_back", run_id="r").to_pylist()
-    assert [(row["prompt_id"], row["kind"], row["n_observations"]) for row in answer] == [
-        ("a", "hard", 2),
-        ("c", None, 1),
-        ("d", None, 1),
-    ]
-
-
-def test_query_selected_and_skipped(warehouse: Warehouse) -> None:
-    assert rows(warehouse.named_query("selected_and_skipped", run_id="r")) == [
-        (1, "left_out", "easy", "below_alpha", 1, 1, 1.0),
-        (1, "left_out", None, "below_alpha", 1, 1, 1.0),
-        (1, "rolled_out", "hard", "explored", 1, 1, 0.0),
-        (1, "selected", "hard", "top_alpha", 1, 1, 0.0),
-        (1, "selected", None, "top_alpha", 1, 1, 0.5),
-        (1, "skipped", "easy", "zero_variance", 2, 1, 1.0),
-        (2, "left_out", "easy", "below_alpha", 1, 1, 1.0),
-        (2, "left_out", None, "below_alpha", 1, 1, 0.0),
-        (2, "selected", "hard", "top_alpha", 1, 1, 0.25),
-        (2, "selected", None, "top_alpha", 1, 1, 0.25),
-    ]
-
-
-def test_query_errors_say_what_there_is(warehouse: Warehouse) -> None:
-    with pytest.raises(WarehouseError, match=r"'histroy'; there are came_back, page_evaluations, "):
-        warehouse.named_query("histroy")
-    with pytest.raises(WarehouseError, match="run_id"):
-        warehouse.named_query("came_back")
-    with pytest.raises(WarehouseError, match="stage"):
-        warehouse.named_query("came_back", run_id="r", stage=1)
-
-
-def test_every_table_and_view_says_what_it_is(warehouse: Warehouse) -> None:
-    answer = warehouse.snapshot_query(
-        "SELECT view_name FROM duckdb_views() WHERE NOT internal AND comment IS NULL UNION ALL "
-        "SELECT table_name FROM duckdb_tables() WHERE table_name <> 'meta' AND comment IS NULL"
-    )
-    assert rows(answer) == []
 
 
 @settings(max_examples=4, deadline=None)

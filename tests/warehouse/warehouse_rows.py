@@ -113,3 +113,15 @@ def decision(fingerprint: str, step: int, prompt_id: str, *, keep: bool, reason:
         "keep_probability": 0.5,
         "reason": reason,
     }
+
+
+def score(fingerprint: str, prompt_id: str, cosine: float) -> dict[str, Any]:
+    """Without a gradient where the cosine is 0."""
+    norm = float(cosine != 0)
+    row = {"fingerprint": fingerprint, "prompt_id": prompt_id, "validation_set": "gsm", "estimator": "exact", "rank": 1}
+    return {**row, "dot": float(cosine), "cosine": float(cosine), "norm": norm}
+
+
+def source(fingerprint: str, prompt_id: str, row_index: int) -> dict[str, Any]:
+    row = {"fingerprint": fingerprint, "split": "train", "set_name": "train", "source": "pool.jsonl"}
+    return {**row, "row_index": row_index, "prompt_id": prompt_id}

@@ -1,7 +1,8 @@
--- What did each stage of run $run_id select (selected, left_out) and its sampler roll out (rolled_out, skipped), and
--- why? mean_pass_rate is what was known before the stage; a sampler may decide on one prompt several times.
+-- What each stage selected against what it left out, and what its sampler rolled out or skipped, by kind and reason.
+-- $run VARCHAR: name of the run
+-- mean_pass_rate is what was known before the stage; a sampler may decide on one prompt several times.
 WITH pool AS MATERIALIZED (
-    FROM selection_history WHERE run_id = $run_id
+    FROM selection_history WHERE run_id = $run
 ),
 decided AS (
     SELECT
@@ -23,7 +24,7 @@ decided AS (
     FROM sampler_decisions AS decisions
     JOIN run_steps USING (fingerprint)
     LEFT JOIN pool ON pool.stage = run_steps.stage AND pool.prompt_id = decisions.prompt_id
-    WHERE run_steps.run_id = $run_id
+    WHERE run_steps.run_id = $run
 )
 SELECT
     stage,

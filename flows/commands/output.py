@@ -1,0 +1,105 @@
+"""Rows of an answer: a table on the terminal; CSV, JSON or Parquet whole, batch by batch."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+
+from flows.commands.tables import rich_table
+from warehouse import LimitReached
+from warehouse.asking import Answer
+
+MAX_TABLE_ROWS = 200
+"""More rows than that belong into a file."""
+
+
+FLAGS = {"seconds": "--timeout SECONDS", "memory": "--memory SIZE"}
+
+
+class OutputFormat(StrEnum):
+    table = "table"
+    csv = "csv"
+    json = "json"
+    parquet = "parquet"
+
+
+def limit_in_words(error: LimitReached) -> str:
+    return f"{error}; ask for less, or raise {FLAGS[error.limit]}"
+
+
+def check_output(form: OutputFormat, out: Path | None) -> None:
+    """Raises ValueError where format and file do not go together."""
+    if form == "parquet" and out is None:
+        raise ValueError("--format parquet: is for a file; name it by --out FILE")
+    if form == "table" and out is not None:
+        raise ValueError(f"--out {out}: a table is for the terminal; give --format csv, json or parquet")
+
+
+def write_answer(console: Console, answer: Answer, form: OutputFormat, out: Path | None) -> None:
+    """Print a table, or write all rows to `out`, else to standard output; JSON is one object a line."""
+    if form == "table":
+        _print_table(console, answer)
+    elif form == "parquet":
+        assert out is not None
+        with _whole(out) as path, pq.ParquetWriter(path, answer.schema, compression="zstd") as writer:
+            for batch in answer.batches:
+                writer.write_batch(batch)
+    elif out is None:
+        _write_text(sys.stdout, answer, form)
+    else:
+        with _whole(out) as path, open(path, "w", newline="", encoding="utf-8") as file:
+            _write_text(file, answer, form)
+
+
+def _print_table(console: Console, answer: Answer) -> None:
+    shown, n_rows = answer.schema.empty_table(), 0
+    for batch in answer.batches:
+        if n_rows < MAX_TABLE_ROWS:
+            shown = pa.concat_tables([shown, pa.Table.from_batches([batch.slice(0, MAX_TABLE_ROWS - n_rows)])])
+        n_rows += batch.num_rows
+    console.print(rich_table(shown))
+    if n_rows > MAX_TABLE_ROWS:
+        console.print(f"{MAX_TABLE_ROWS} of {n_rows} rows shown; --format csv, json or parquet gives them all.")
+
+
+def _write_text(file: IO[str], answer: Answer, form: OutputFormat) -> None:
+    names = answer.schema.names
+    writer = csv.writer(file)
+    if form == "csv":
+        writer.writerow(names)
+    for batch in answer.batches:
+        # By column: two columns of one name are one key of a dict.
+        rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        if form == "csv":
+            writer.writerows(rows)
+        else:
+            for row in rows:
+                finite = {name: _finite(value) for name, value in zip(names, row, strict=True)}
+                file.write(json.dumps(finite, default=str, ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def _whole(out: Path) -> Iterator[Path]:
+    """A path beside `out` that takes its place once it is written; after an error `out` is as it was."""
+    temporary = out.with_name(f".{out.name}.tmp")
+    try:
+        yield temporary
+        temporary.replace(out)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows neither NaN nor infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

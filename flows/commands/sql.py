@@ -1,0 +1,47 @@
+"""rlsift sql: statements of the command line, a file, standard input or the shell."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from flows.commands.output import OutputFormat, check_output, write_answer
+from warehouse import Limits, Warehouse
+from warehouse.asking import split_statements
+
+
+def run_sql(
+    console: Console,
+    messages: Console,
+    warehouse: Warehouse,
+    *,
+    statement: str | None,
+    file: Path | None,
+    form: OutputFormat,
+    out: Path | None,
+    limits: Limits,
+) -> None:
+    """Run each statement and write its rows. Raises ValueError, WarehouseError."""
+    check_output(form, out)
+    if statement is not None and file is not None:
+        raise ValueError(f"give either a statement or --file {file}")
+    if statement is None and file is None and sys.stdin.isatty():
+        from flows.commands.shell import run_shell
+
+        run_shell(console, messages, warehouse, form, limits)
+        return
+    text = statement if statement is not None else sys.stdin.read() if file is None else file.read_text("utf-8")
+    statements = split_statements(text)
+    if not statements:
+        raise ValueError("the statement is empty; give one, or --file FILE, or type it into the shell of `rlsift sql`")
+    if out is not None and len(statements) > 1:
+        raise ValueError(f"--out {out}: takes the rows of one statement; there are {len(statements)}")
+    try:
+        for sql in statements:
+            with warehouse.asking(sql, limits=limits) as answer:
+                write_answer(console, answer, form, out)
+    except KeyboardInterrupt:
+        messages.print("Cancelled.")
+        raise SystemExit(130) from None

@@ -1,0 +1,213 @@
+"""rlsift sql, query, schema and snapshot: what they print and write, and how they end."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from flow_cases import command, environment, rlsift
+from history_cases import ASKED, NOON
+from warehouse_rows import table
+
+from flows.cli import app
+from warehouse import Warehouse
+
+ENDLESS = "SELECT sum(a.range * b.range) FROM range(100000000) AS a, range(100000000) AS b"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    warehouse = Warehouse(tmp_path_factory.mktemp("asked"))
+    warehouse.write(ASKED)
+    warehouse.publish()
+    return warehouse.root
+
+
+def typed(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command in this process."""
+    with pytest.raises(SystemExit) as ended:
+        app([str(arg) for arg in args])
+    captured = capsys.readouterr()
+    return int(ended.value.code or 0), captured.out, captured.err
+
+
+def test_a_file_of_statements_is_answered_in_turn(
+    capsys: pytest.CaptureFixture[str], root: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "two.sql"
+    file.write_text("-- two\nSELECT 1 AS x;\nSELECT ';' AS y; -- and no more\n")
+    assert typed(capsys, "sql", "-f", file, "--format", "csv", "--root", root) == (0, "x\n1\ny\n;\n", "")
+
+
+def test_standard_input_is_read_where_it_is_no_terminal(root: Path) -> None:
+    answer = subprocess.run(
+        command("sql", "--format", "json", "--root", root),
+        input="SELECT 1 AS x; SELECT 2 AS x",
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, '{"x": 1}\n{"x": 2}\n', "")
+
+
+def test_each_format_reaches_its_file_whole(capsys: pytest.CaptureFixture[str], root: Path, tmp_path: Path) -> None:
+    sql = "SELECT range AS x, [range] AS l, 'ä,b' AS t FROM range(250_000)"
+    for form in ("csv", "json", "parquet"):
+        out = tmp_path / f"rows.{form}"
+        assert typed(capsys, "sql", sql, "--format", form, "--out", out, "--root", root) == (0, "", "")
+    assert pq.read_table(tmp_path / "rows.parquet")["x"].to_pylist() == list(range(250_000))
+    lines = [json.loads(line) for line in (tmp_path / "rows.json").read_text("utf-8").splitlines()]
+    assert (len(lines), lines[-1]) == (250_000, {"x": 249_999, "l": [249_999], "t": "ä,b"})
+    with open(tmp_path / "rows.csv", encoding="utf-8", newline="") as file:
+        read = list(csv.DictReader(file))
+    assert (len(read), read[-1]) == (250_000, {"x": "249999", "l": "[249999]", "t": "ä,b"})
+
+
+def test_an_error_half_way_leaves_the_file_as_it_was(
+    capsys: pytest.CaptureFixture[str], root: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "rows.csv"
+    out.write_text("before")
+    sql = "SELECT CASE WHEN i = 900000 THEN 'x' ELSE '1' END::INTEGER FROM range(1_000_000) AS t (i)"
+    code, _, error = typed(capsys, "sql", sql, "--format", "csv", "--out", out, "--root", root)
+    assert code == 2 and "Conversion Error" in error
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"] and out.read_text() == "before"
+
+
+def test_a_long_answer_is_cut_on_the_terminal_and_says_so(capsys: pytest.CaptureFixture[str], root: Path) -> None:
+    code, out, _ = typed(capsys, "sql", "SELECT range AS x FROM range(300_000)", "--root", root)
+    assert code == 0 and "200 of 300000 rows shown; --format csv, json or parquet gives them all." in out
+    assert " 199 " in out and " 200 " not in out
+
+
+def test_what_is_said_of_a_limit_names_it_and_the_flag(capsys: pytest.CaptureFixture[str], root: Path) -> None:
+    code, out, error = typed(capsys, "sql", ENDLESS, "--timeout", "0.3", "--root", root)
+    assert (code, out) == (3, "") and "ended after its 0.3 s" in error and "--timeout SECONDS" in error
+    big = "SELECT string_agg(i::VARCHAR, ',') FROM range(30_000_000) AS t (i)"
+    code, out, error = typed(capsys, "sql", big, "--memory", "100MB", "--root", root)
+    assert (code, out) == (3, "") and "more than its 100MB of memory" in error and "--memory SIZE" in error
+
+
+def test_ctrl_c_cancels_a_statement(root: Path) -> None:
+    process = subprocess.Popen(
+        command("sql", ENDLESS, "--root", root),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not any(Path("/tmp").glob("rlsift-*")) and time.monotonic() < deadline:  # where it would spill
+        time.sleep(0.05)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=60)
+    assert (process.returncode, out, error) == (130, "", "Cancelled.\n")
+
+
+def test_a_terminal_gets_the_shell(root: Path) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command("sql", "--root", root), env=environment(TERM="dumb"), stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    seen = ""
+
+    def wait_for(text: str) -> None:
+        nonlocal seen
+        deadline = time.monotonic() + 120
+        while text not in seen:
+            assert time.monotonic() < deadline, seen
+            seen += os.read(ours, 4096).decode(errors="replace")
+
+    wait_for("rlsift> ")
+    os.write(ours, b"SELECT 40 + 2 AS answer;\r")
+    wait_for("42")
+    os.write(ours, b"\x04")
+    assert process.wait(timeout=60) == 0
+    os.close(ours)
+
+
+def test_the_named_queries_are_listed_with_their_parameters(capsys: pytest.CaptureFixture[str], root: Path) -> None:
+    code, out, _ = typed(capsys, "query")
+    assert code == 0
+    assert "zero_variance_persistence --run VARCHAR [--after INTEGER = 1]\n    How many zero-variance prompts" in out
+    assert "prompt_history --prompt VARCHAR [--run VARCHAR]\n" in out
+    assert "report_run" not in out
+
+
+def test_a_named_query_takes_its_parameters(capsys: pytest.CaptureFixture[str], root: Path) -> None:
+    code, out, _ = typed(
+        capsys, "query", "zero_variance_persistence", "--after=2", "--run", "r", "--format", "csv", "--root", root
+    )
+    assert code == 0
+    assert [(row["class"], row["n_pairs"]) for row in csv.DictReader(io.StringIO(out))] == [
+        ("all_right", "2"),
+        ("all_wrong", "3"),
+    ]
+
+
+def test_the_only_run_need_not_be_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    times = dict.fromkeys(("created_at", "updated_at"), NOON)
+    run = {"run_id": "r", "config": "{}", "config_hash": "0", "stages": 2, "status": "completed"}
+    warehouse.write(dict(ASKED) | {"runs": table(run | times)})
+    warehouse.publish()
+    code, out, _ = typed(capsys, "query", "selection_overlap", "--format", "csv", "--root", tmp_path)
+    assert (code, out) == (0, "stage_a,stage_b,n_a,n_b,n_both,jaccard\n1,2,3,2,1,0.25\n")
+
+
+ERRORS: dict[str, tuple[Sequence[str], str]] = {
+    "unknown query": (["query", "histroy"], "no query is named 'histroy'; there are came_back, "),
+    "unknown parameter": (["query", "came_back", "--run", "r", "--stage", "1"], "no parameter 'stage'"),
+    "missing parameter": (["query", "prompt_history"], "needs prompt (VARCHAR)"),
+    "no value": (["query", "came_back", "--run"], "--run: parameters have the form --name value"),
+    "another type": (["query", "came_back", "--run", "r", "--limit", "x"], "limit 'x': must be of type INTEGER"),
+    "no run": (["query", "came_back"], "more than one run is there"),
+    "unknown table": (["schema", "shard"], "no table or view is named 'shard'; there are diagnoses, "),
+    "parquet to the terminal": (["sql", "SELECT 1", "--format", "parquet"], "name it by --out FILE"),
+    "a table to a file": (["sql", "SELECT 1", "--out", "rows.txt"], "give --format csv, json or parquet"),
+    "two at once": (["sql", "SELECT 1", "-f", "a.sql"], "give either a statement or --file a.sql"),
+    "two into one file": (["sql", "SELECT 1; SELECT 2", "--format", "csv", "--out", "a.csv"], "there are 2"),
+    "no such file": (["sql", "-f", "none.sql"], "none.sql"),
+    "memory": (["sql", "SELECT 1", "--memory", "much"], "memory 'much'"),
+}
+
+
+@pytest.mark.parametrize(("args", "words"), ERRORS.values(), ids=ERRORS.keys())
+def test_what_cannot_be_done_is_told_in_words(
+    capsys: pytest.CaptureFixture[str], root: Path, args: Sequence[str], words: str
+) -> None:
+    code, out, error = typed(capsys, *args, "--root", root)
+    assert (code, out) == (2, "") and words in error.replace("\n", " ")
+
+
+def test_schema_says_what_each_column_is(capsys: pytest.CaptureFixture[str], root: Path) -> None:
+    _, everything, _ = typed(capsys, "schema", "--root", root)
+    assert "prompt_difficulty (view): The latest observation of every prompt of a run.\n" in everything
+    code, one, _ = typed(capsys, "schema", "run_steps", "--root", root)
+    assert code == 0 and one in everything
+    first, *columns = one.splitlines()
+    assert first == "run_steps (table): Which step a run takes at each stage."
+    assert [line.split()[:2] for line in columns] == [
+        ["run_id", "VARCHAR"],
+        ["stage", "INTEGER"],
+        ["name", "VARCHAR"],
+        ["fingerprint", "VARCHAR"],
+    ]
+    assert columns[1].endswith("0 is before any training")
+
+
+def test_snapshot_says_where_it_is(root: Path) -> None:
+    answer = rlsift("snapshot", "--root", root)
+    assert (answer.returncode, answer.stdout) == (0, f"{root}/warehouse.snapshot.duckdb\n")

@@ -1,0 +1,28 @@
+-- Share of hard prompts among those that the sampler skipped or rolled out, by stage, by what was known before it.
+-- $run VARCHAR: name of the run
+-- $hard DOUBLE = 0.2: a prompt is hard whose last known pass rate is at most that
+WITH decided AS (
+    SELECT
+        run_steps.stage,
+        decisions.prompt_id,
+        decisions.keep,
+        count(*) AS n
+    FROM sampler_decisions AS decisions
+    JOIN run_steps USING (fingerprint)
+    WHERE run_steps.run_id = $run
+    GROUP BY ALL
+),
+known AS (
+    SELECT stage, prompt_id, pass_rate FROM selection_history WHERE run_id = $run AND pass_rate IS NOT NULL
+)
+SELECT
+    stage,
+    CASE WHEN keep THEN 'rolled_out' ELSE 'skipped' END AS decision,
+    sum(n)::BIGINT AS n_decisions,
+    count(DISTINCT prompt_id) AS n_prompts,
+    coalesce(sum(n) FILTER (pass_rate <= $hard), 0)::BIGINT AS n_hard,
+    coalesce(sum(n) FILTER (pass_rate <= $hard), 0) / sum(n) AS share_hard
+FROM decided
+JOIN known USING (stage, prompt_id)
+GROUP BY stage, keep
+ORDER BY stage, decision;
