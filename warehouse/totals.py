@@ -14,7 +14,7 @@ OF_OLDER_CODE = """
 """
 GATHER = """
     CREATE TEMP TABLE finished AS
-    SELECT fingerprint FROM ungathered JOIN steps USING (fingerprint) WHERE status = 'completed';
+    SELECT fingerprint FROM ungathered JOIN steps USING (fingerprint) WHERE status IN ('completed', 'imported');
     INSERT INTO kept_totals BY NAME FROM prompt_totals SEMI JOIN finished USING (fingerprint);
     DELETE FROM ungathered WHERE fingerprint IN (FROM finished);
     DROP TABLE finished;
@@ -27,7 +27,7 @@ def forget_written(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def gather_finished(connection: duckdb.DuckDBPyConnection) -> None:
-    """Keep the totals of all completed steps that are not kept yet."""
+    """Keep the totals of all finished steps that are not kept yet."""
     connection.execute(GATHER)
 
 

@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 
 from pipeline_lib.atomic import new_file
 from warehouse import Warehouse, WarehouseError
-from warehouse.warehouse import SCHEMA_VERSION
+from warehouse.warehouse import DERIVED, SCHEMA_VERSION
 
 MANIFEST = "manifest.json"
 IMPORTED = "imported"
-LEFT_OUT = ("meta", "shards")
-"""Of the database itself, and of files that stay where they are."""
+LEFT_OUT = ("meta", "shards", *DERIVED["rollout_stats"])
+"""Of the database itself, of files that stay where they are, and what follows from the other rows."""
 STEPS_OF_RUN = "SELECT fingerprint FROM run_steps WHERE run_id = $run_id"
 BY_RUN = "FROM {table} WHERE run_id = $run_id"
 BY_STEP = f"FROM {{table}} WHERE fingerprint IN ({STEPS_OF_RUN})"
