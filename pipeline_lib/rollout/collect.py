@@ -32,10 +32,11 @@ def roll_out(
     """One graded group of `params.n` completions for each prompt, in the prompts' order.
 
     Where they are too many for the memory, all are sampled again, half as many at once; the draws are others then.
-    Raises EngineFailed when one at a time is too many as well.
+    Raises EngineFailed when one at a time is too many as well, ValueError where the policy knows no such position.
     """
     started = time.perf_counter()
     prompts_token_ids = [tuple(policy.encode(prompt.messages)) for prompt in prompts]
+    _refuse_beyond_positions(policy, max(map(len, prompts_token_ids), default=0), params.max_tokens)
     completions = _generate(engine, prompts_token_ids, params, seed)
     generated = time.perf_counter()
     answers = [(prompt, c.text) for prompt, group in zip(prompts, completions, strict=True) for c in group]
@@ -50,6 +51,17 @@ def roll_out(
         verify_seconds=time.perf_counter() - generated,
         generated_tokens=sum(len(c.token_ids) for group in completions for c in group),
     )
+
+
+def _refuse_beyond_positions(policy: Policy, longest: int, max_tokens: int) -> None:
+    """Rotary embeddings go on past the last position that was trained, in nonsense and without an error."""
+    positions: int | None = getattr(policy.model.config.get_text_config(), "max_position_embeddings", None)
+    if positions is not None and longest + max_tokens > positions:
+        raise ValueError(
+            f"a prompt of {longest} tokens and generation.max_tokens={max_tokens} go beyond the {positions} positions "
+            f"that the policy knows (max_position_embeddings); lower generation.max_tokens or max_prompt_tokens to "
+            f"{positions} in all"
+        )
 
 
 def _generate(

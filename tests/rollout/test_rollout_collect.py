@@ -1,7 +1,9 @@
 """Rolling out: every completion is graded with its own prompt, order kept."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import pytest
 from rollout_cases import tiny_policy
 
 from pipeline_lib.records import Prompt, Verdict
@@ -34,6 +36,21 @@ def test_groups_follow_the_prompts_and_carry_their_verdicts() -> None:
         assert {t.prompt_token_ids for t in group.trajectories} == {tuple(policy.encode(prompt.messages))}
     assert rollout.generated_tokens == sum(len(t.completion_token_ids) for t in trajectories)
     assert rollout.generate_seconds > 0 and rollout.verify_seconds >= 0
+
+
+def test_positions_that_the_policy_does_not_know_are_refused_in_words() -> None:
+    policy = tiny_policy()
+    prompt = chain("1+1=?")
+    known = policy.model.config.max_position_embeddings
+    length = len(policy.encode(prompt.messages))
+    engine = TransformersEngine(policy)
+    fits = replace(PARAMS, n=1, max_tokens=known - length)
+    roll_out(policy, engine, lambda answers: [Verdict(0.0, False) for _ in answers], [prompt], fits, seed=0)
+    said = (
+        rf"a prompt of {length} tokens and generation.max_tokens={known - length + 1} go beyond the {known} positions"
+    )
+    with pytest.raises(ValueError, match=said):
+        roll_out(policy, engine, lambda answers: [], [prompt], replace(fits, max_tokens=known - length + 1), seed=0)
 
 
 def test_no_prompts_no_groups() -> None:
