@@ -1,9 +1,10 @@
 """Sampled tokens a second: the transformers engine beside plain `generate`, and beside itself without its parts.
 
-    PYTHONPATH=. .venv/bin/python benchmarks/engine.py SMOLLM2 --out benchmarks/results/engine.json
+    PYTHONPATH=. .venv/bin/python benchmarks/engine.py demo
+    PYTHONPATH=. .venv/bin/python benchmarks/engine.py smollm2 --policy ROOT/policies/SmolLM2-135M-...
 
-SMOLLM2 is the policy's directory: the one below ROOT/policies that a run of configs/smollm2_cpu.yaml has made. The
-contenders take turns in one process on one thread; seconds are the process's own.
+The second policy's directory is made by a run of configs/smollm2_cpu.yaml. The contenders take turns in one process on
+one thread; seconds are the process's own. Each command writes its part of results/engine.json.
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ CONTENDERS: dict[str, Contender] = {
     "engine: no room kept": (lambda policy: mock.patch.object(row_cache, "ROOM", 1), sampled_by_engine),
     "engine: heads apart": (heads_apart, sampled_by_engine),
 }
-WHOLE = ("engine", "generate", "generate, by length")
+OFTEN = ("engine", "generate")
+RESULTS = Path(__file__).parent / "results/engine.json"
 
 
 def smollm2_case(policy: Path, prompts: int, max_tokens: int) -> Case:
@@ -125,14 +127,14 @@ def demo_case() -> Case:
     return Case(BUILTIN_DIRECTORY, prompts[:: len(prompts) // 32][:32], SamplingParams.of(config.generation, n=8))
 
 
-def measure(case: Case, repeats: int, parts_repeats: int) -> dict[str, Any]:
-    """The engine without one of its parts is measured in the first repeats only."""
+def measure(case: Case, repeats: int, rarely: int) -> dict[str, Any]:
+    """All contenders in the first `rarely` repeats, two of them in all."""
     policy = load_policy(case.policy, device=torch.device("cpu"), dtype=torch.float32)
     prompts = [policy.encode(prompt.messages) for prompt in case.prompts]
     speeds: dict[str, list[float]] = {name: [] for name in CONTENDERS}
     lengths: list[int] = []
     for seed in range(repeats):
-        for name in CONTENDERS if seed < parts_repeats else WHOLE:
+        for name in CONTENDERS if seed < rarely else OFTEN:
             prepare, sample = CONTENDERS[name]
             with prepare(policy):
                 began = time.process_time()
@@ -163,20 +165,20 @@ def shown(results: dict[str, dict[str, Any]]) -> Table:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("smollm2", type=Path)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--prompts", type=int, default=10)
-    parser.add_argument("--max-tokens", type=int, default=128)
-    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("case", choices=("demo", "smollm2"))
+    parser.add_argument("--policy", type=Path)
+    parser.add_argument("--prompts", type=int, default=6)
+    parser.add_argument("--max-tokens", type=int, default=96)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    results = {
-        "demo": measure(demo_case(), repeats=20, parts_repeats=20),
-        "smollm2": measure(smollm2_case(args.smollm2, args.prompts, args.max_tokens), args.repeats, parts_repeats=1),
-    }
+    if args.case == "demo":
+        result = measure(demo_case(), repeats=20, rarely=20)
+    else:
+        result = measure(smollm2_case(args.policy, args.prompts, args.max_tokens), repeats=3, rarely=1)
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results = known | {args.case: {"machine": processor(), "threads": 1} | result}
     Console(width=120).print(shown(results))
-    if args.out:
-        args.out.write_text(json.dumps({"machine": processor(), "threads": 1, "cases": results}, indent=2) + "\n")
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":

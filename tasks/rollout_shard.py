@@ -62,7 +62,7 @@ def roll_out_shard(shard: RolloutShard) -> FinishedShard:
     """
     check_sees(shard.root, shard.fingerprint, shard.policy_path)
     check_processes(shard.prompts)
-    from pipeline_lib.rollout import SamplingParams, groups_to_table, rollout_stats
+    from pipeline_lib.rollout import ROLLOUT_ENCODING, SamplingParams, groups_to_table, rollout_stats
     from pipeline_lib.rollout.roller import open_roller
 
     generation = shard.generation
@@ -80,6 +80,6 @@ def roll_out_shard(shard: RolloutShard) -> FinishedShard:
         "max_tokens": str(generation.max_tokens),
         "seed": str(shard.seed),
     }
-    file = write_shard(shard.root / shard.path, groups_to_table(rollout.groups), metadata)
+    file = write_shard(shard.root / shard.path, groups_to_table(rollout.groups), metadata, ROLLOUT_ENCODING)
     stats = rollout_stats(rollout.groups, step=0, phase=shard.phase, policy_id=shard.policy_id)
     return FinishedShard(shard.index, shard.path, file, stats)

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,8 +26,15 @@ class ShardFile:
     sha256: str
 
 
-def write_shard(path: Path, table: pa.Table, metadata: Mapping[str, str]) -> ShardFile:
+ZSTD: Mapping[str, Any] = MappingProxyType({"compression": "zstd"})
+
+
+def write_shard(
+    path: Path, table: pa.Table, metadata: Mapping[str, str], encoding: Mapping[str, Any] = ZSTD
+) -> ShardFile:
     """Write `table`, with `metadata` in the footer, to `path` in place of what was there.
+
+    `encoding` holds options of pyarrow's Parquet writer.
 
     The same rows and metadata give the same bytes. After an error or a kill, `path` is as it was before; what
     a kill leaves behind starts with a dot and ends in .tmp, which no reader of *.parquet sees.
@@ -36,7 +45,7 @@ def write_shard(path: Path, table: pa.Table, metadata: Mapping[str, str]) -> Sha
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         with open(temporary, "xb") as file:
-            pq.write_table(table.replace_schema_metadata(dict(metadata)), file, compression="zstd")
+            pq.write_table(table.replace_schema_metadata(dict(metadata)), file, **encoding)
             file.flush()
             os.fsync(file.fileno())
         shard = ShardFile(path, table.num_rows, temporary.stat().st_size, _sha256(temporary))

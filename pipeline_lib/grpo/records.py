@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from pipeline_lib.atomic import new_directory, write_text
 from pipeline_lib.records import RolloutGroup
-from pipeline_lib.rollout import groups_to_table, rollout_stats
+from pipeline_lib.rollout import ROLLOUT_ENCODING, groups_to_table, rollout_stats
 
 if TYPE_CHECKING:
     from pipeline_lib.grpo.fill import StepBatch
@@ -46,13 +46,13 @@ def write_step_records(
             rollout_stats(batch.rolled_out, step=step, phase="train", policy_id=policy_id),
             path / "rollout_stats.parquet",
         )
-        pq.write_table(groups_to_table(batch.rolled_out), path / "rollouts.parquet", compression="zstd")
+        pq.write_table(groups_to_table(batch.rolled_out), path / "rollouts.parquet", **ROLLOUT_ENCODING)
 
 
 def write_non_finite_batch(directory: Path, step: int, groups: Sequence[RolloutGroup], what: str) -> None:
     """Write `directory/step-NNNNNN/`: the groups whose update was not applied, and why."""
     with new_directory(directory / f"step-{step:06d}") as path:
-        pq.write_table(groups_to_table(groups), path / "rollouts.parquet", compression="zstd")
+        pq.write_table(groups_to_table(groups), path / "rollouts.parquet", **ROLLOUT_ENCODING)
         write_text(path / "what.txt", what + "\n")
 
 

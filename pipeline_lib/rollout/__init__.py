@@ -6,6 +6,7 @@ from pipeline_lib.rollout.agreement import EngineMismatch, check_agreement
 from pipeline_lib.rollout.collect import Grade, Rollout, roll_out
 from pipeline_lib.rollout.engine import Completion, Engine, EngineFailed, EngineOverloaded, SamplingParams
 from pipeline_lib.rollout.parquet import (
+    ROLLOUT_ENCODING,
     ROLLOUT_SCHEMA,
     groups_from_table,
     groups_to_table,
@@ -35,6 +36,7 @@ def make_engine(generation: Generation, policy: Policy) -> Engine:
 
 
 __all__ = [
+    "ROLLOUT_ENCODING",
     "ROLLOUT_SCHEMA",
     "ROLLOUT_STATS_SCHEMA",
     "Completion",

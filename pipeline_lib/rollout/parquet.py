@@ -26,6 +26,9 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("verifier_status", pa.string(), nullable=False),
 ]
 ROLLOUT_SCHEMA = pa.schema(_FIELDS)
+ROLLOUT_ENCODING: dict[str, Any] = {"compression": "zstd", "compression_level": 9, "use_dictionary": False}
+"""pyarrow's options for writing such tables, chosen by size and reading time (benchmarks/storage.py): log-probs hardly
+repeat, so that a dictionary of them is a second copy, and zstd finds the repeated prompts by itself."""
 
 
 def groups_to_table(groups: Sequence[RolloutGroup]) -> pa.Table:
