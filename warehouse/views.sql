@@ -142,6 +142,23 @@ SELECT
 FROM (FROM kept_totals UNION ALL BY NAME FROM unpacked);
 COMMENT ON VIEW prompt_totals IS 'What one step made of one prompt, all its observations together.';
 
+-- What did the sampler of one step decide on one prompt, all its decisions together?
+CREATE OR REPLACE VIEW decision_totals AS
+WITH gathered AS (
+    SELECT fingerprint, prompt_id, keep, reason, count(*) AS n_decisions
+    FROM sampler_decisions
+    SEMI JOIN ungathered USING (fingerprint)
+    GROUP BY ALL
+)
+SELECT
+    fingerprint,                                     -- of the train step
+    prompt_id,                                       -- the prompt decided on
+    keep,                                            -- whether it was rolled out
+    reason,                                          -- the sampler's ground for it
+    n_decisions                                      -- rows of sampler_decisions
+FROM (FROM kept_decisions UNION ALL BY NAME FROM gathered);
+COMMENT ON VIEW decision_totals IS 'What one sampler decided on one prompt, and how often.';
+
 -- How hard is each prompt now, as last seen by the run?
 CREATE OR REPLACE VIEW prompt_difficulty AS
 WITH latest AS (
