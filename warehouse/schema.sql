@@ -132,6 +132,7 @@ CREATE TABLE IF NOT EXISTS kept_totals (
     outcomes VARCHAR NOT NULL,           -- graded observations in order: all right R, all wrong W, mixed M
     steps INTEGER[] NOT NULL,            -- training step of each of them
     pass_rates DOUBLE[] NOT NULL,        -- of each of them
+    last_pass_rate DOUBLE,               -- of the last graded observation; NULL where none was graded
     last_step INTEGER NOT NULL,          -- training step of the last observation, graded or not
     last_n INTEGER NOT NULL,             -- graded completions of the last observation
     last_n_correct INTEGER NOT NULL,     -- of last_n

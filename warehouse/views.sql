@@ -107,6 +107,7 @@ unpacked AS (
         array_to_string([['W', 'M', 'R'][x & 3] FOR x IN seen_graded], '') AS outcomes,
         [(x >> 32)::INTEGER FOR x IN seen_graded] AS steps,
         [((x >> 2) & 32767) / ((x >> 17) & 32767) FOR x IN seen_graded] AS pass_rates,
+        pass_rates[-1] AS last_pass_rate,
         last.step AS last_step,
         last.n AS last_n,
         last.n_correct AS last_n_correct,
@@ -132,6 +133,7 @@ SELECT
     outcomes,                                        -- graded observations in order: all right R, all wrong W, mixed M
     steps,                                           -- training step of each of them
     pass_rates,                                      -- of each of them
+    last_pass_rate,                                  -- of the last graded observation; NULL where none was graded
     last_step,                                       -- training step of the last observation, graded or not
     last_n,                                          -- graded completions of the last observation
     last_n_correct,                                  -- of last_n
@@ -250,9 +252,12 @@ COMMENT ON VIEW prompt_paths IS 'Graded observations of each prompt in order: al
 CREATE OR REPLACE VIEW zero_variance_persistence AS
 -- 54 observations and the 10 behind them make one integer a class, the first in its lowest bit: a shift by the lag lays
 -- the later over the earlier.
-WITH alike AS (
+WITH windows AS (
+    SELECT run_id, outcomes, unnest(range(0, length(outcomes), 54)) AS first FROM prompt_paths
+),
+alike AS (
     SELECT run_id, outcomes[first + 1:first + 64] AS letters, count(*) AS n_prompts
-    FROM prompt_paths, range(0, length(outcomes), 54) AS windows (first)
+    FROM windows
     GROUP BY ALL
 ),
 bits AS (
@@ -394,10 +399,10 @@ WITH known AS (
         steps.run_id,
         totals.prompt_id,
         steps.stage + (totals.phase <> 'offline')::INTEGER AS known_from,
-        arg_max(totals.pass_rates[-1], steps.place) AS pass_rate
+        arg_max(totals.last_pass_rate, steps.place) AS pass_rate
     FROM prompt_totals AS totals
     JOIN steps_in_order AS steps USING (fingerprint)
-    WHERE totals.outcomes <> ''
+    WHERE totals.last_pass_rate IS NOT NULL
     GROUP BY ALL
 ),
 chosen AS (

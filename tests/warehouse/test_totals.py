@@ -24,6 +24,7 @@ BY_HAND = {
     "outcomes": "WM",
     "steps": [1, 4],
     "pass_rates": [0.0, 0.25],
+    "last_pass_rate": 0.25,
     "last_step": 4,
     "last_n": 4,
     "last_n_correct": 1,

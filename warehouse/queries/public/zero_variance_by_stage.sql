@@ -9,12 +9,15 @@ WITH parts AS (
     WHERE steps.run_id = $run AND totals.phase <> 'evaluation' AND totals.outcomes <> ''
     GROUP BY prompt_id
 ),
+numbered AS (
+    SELECT parts, unnest(range(1, len(parts) + 1)) AS i FROM parts
+),
 -- Each part with the first observation of the next: what the last of this one became.
 followed AS (
     SELECT
         parts[i].stage AS stage,
-        parts[i].outcomes || coalesce(left(parts[i + 1].outcomes, 1), '') AS outcomes
-    FROM parts, range(1, len(parts) + 1) AS numbers (i)
+        parts[i].outcomes || coalesce(parts[i + 1].outcomes[1], '') AS outcomes
+    FROM numbered
 ),
 alike AS (
     SELECT stage, outcomes, left(outcomes, -1) AS earlier, count(*) AS n_prompts
