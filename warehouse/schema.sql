@@ -132,6 +132,7 @@ CREATE TABLE IF NOT EXISTS kept_totals (
     outcomes VARCHAR NOT NULL,           -- graded observations in order: all right R, all wrong W, mixed M
     steps INTEGER[] NOT NULL,            -- training step of each of them
     pass_rates DOUBLE[] NOT NULL,        -- of each of them
+    last_pass_rate DOUBLE,               -- of the last graded observation; NULL where none was graded
     last_step INTEGER NOT NULL,          -- training step of the last observation, graded or not
     last_n INTEGER NOT NULL,             -- graded completions of the last observation
     last_n_correct INTEGER NOT NULL,     -- of last_n
@@ -142,8 +143,18 @@ CREATE TABLE IF NOT EXISTS kept_totals (
     PRIMARY KEY (fingerprint, prompt_id)
 );
 
+-- The view decision_totals of finished steps.
+CREATE TABLE IF NOT EXISTS kept_decisions (
+    fingerprint VARCHAR NOT NULL,        -- of the train step
+    prompt_id VARCHAR NOT NULL,          -- the prompt decided on
+    keep BOOLEAN NOT NULL,               -- whether it was rolled out
+    reason VARCHAR NOT NULL,             -- the sampler's ground for it
+    n_decisions BIGINT NOT NULL,         -- rows of sampler_decisions
+    PRIMARY KEY (fingerprint, prompt_id, keep, reason)
+);
+
 CREATE TABLE IF NOT EXISTS ungathered (
-    fingerprint VARCHAR PRIMARY KEY      -- of a step with rollout_stats that kept_totals has not
+    fingerprint VARCHAR PRIMARY KEY      -- of a step whose rows kept_totals and kept_decisions have not
 );
 
 CREATE TABLE IF NOT EXISTS influence_scores (
@@ -318,7 +329,8 @@ COMMENT ON TABLE run_steps IS 'Which step a run takes at each stage.';
 COMMENT ON TABLE shards IS 'The Parquet files of a step.';
 COMMENT ON TABLE rollout_stats IS 'What one policy made of one prompt at one step.';
 COMMENT ON TABLE kept_totals IS 'Of finished steps; see the view prompt_totals.';
-COMMENT ON TABLE ungathered IS 'Steps that kept_totals has not: those that still roll out.';
+COMMENT ON TABLE kept_decisions IS 'Of finished steps; see the view decision_totals.';
+COMMENT ON TABLE ungathered IS 'Steps that still roll out: their totals are gathered when asked for.';
 COMMENT ON TABLE influence_scores IS 'Influence of each prompt on each validation set.';
 COMMENT ON TABLE rollout_drift IS 'How far the policy has moved from the rollouts that it is scored with.';
 COMMENT ON TABLE selections IS 'The whole pool of a stage, selected or not, with the reason.';

@@ -26,10 +26,11 @@ HERE = Path(__file__).parent
 TABLES_AND_VIEWS = (HERE / "schema.sql").read_text() + (HERE / "views.sql").read_text()
 DEFINITION = TABLES_AND_VIEWS + column_comments(TABLES_AND_VIEWS)
 DEFINITION_SHA256 = hashlib.sha256(DEFINITION.encode()).hexdigest()
-DERIVED = {"rollout_stats": ("kept_totals", "ungathered")}
-"""Tables that follow from another, which nobody else writes."""
+GATHERED = {"rollout_stats": "kept_totals", "sampler_decisions": "kept_decisions"}
+"""Tables and what follows from them, which nobody else writes."""
 WRITABLE = """
-    SELECT table_name FROM duckdb_tables() WHERE table_name NOT IN ('meta', 'kept_totals', 'ungathered') ORDER BY 1
+    SELECT table_name FROM duckdb_tables()
+    WHERE table_name NOT IN ('meta', 'kept_totals', 'kept_decisions', 'ungathered') ORDER BY 1
 """
 KEEP_RUN_STEPS = """
     DELETE FROM run_steps
@@ -66,7 +67,7 @@ class Warehouse:
             connection.begin()
             for name, table in tables.items():
                 if instead:
-                    for old in (name, *DERIVED.get(name, ())):
+                    for old in filter(None, (name, GATHERED.get(name))):
                         connection.execute(f"DELETE FROM {old} WHERE fingerprint = $1", [fingerprint])
                 _insert(connection, name, table, fingerprint)
             if "steps" in tables:
@@ -262,7 +263,7 @@ def _insert(connection: Connection, name: str, table: pa.Table, fingerprint: str
         if twice is not None:
             raise WarehouseError(f"cannot write to {name!r}: more than one row with ({key}) = {twice}")
         connection.execute(f"INSERT OR REPLACE INTO {name} BY NAME FROM incoming")
-        if name == "rollout_stats":
+        if name in GATHERED:
             forget_written(connection)
     connection.unregister("incoming")
 

@@ -75,7 +75,7 @@ def _print_table(console: Console, answer: Answer) -> None:
 
 def _write_text(file: IO[str], answer: Answer, form: OutputFormat) -> None:
     names = answer.schema.names
-    writer = csv.writer(file)
+    writer = csv.writer(file, lineterminator="\n")
     if form == "csv":
         writer.writerow(names)
     for batch in answer.batches:

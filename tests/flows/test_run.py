@@ -375,9 +375,10 @@ def in_this_process(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int
     return ended.value.code, captured.out, captured.err
 
 
-@pytest.mark.parametrize(
-    "name", ["run", "plan", "status", "ingest", "sql", "report", "gc", "doctor", "export", "import"]
-)
+NAMES = ["run", "plan", "status", "ingest", "sql", "query", "schema", "report", "gc", "doctor", "export", "import"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_each_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str], name: str) -> None:
     code, out, _ = in_this_process(capsys, name, "--help")
     assert code == 0
@@ -395,7 +396,7 @@ ERRORS: dict[str, tuple[Sequence[str], str]] = {
     "bad SQL with brackets": (["sql", "SELECT [/a]", "--root", "{root}"], "[/a]"),
     "unknown table": (["sql", "SELECT * FROM nothing", "--root", "{root}"], "nothing"),
     "empty SQL": (["sql", " ", "--root", "{root}"], "empty"),
-    "writing SQL": (["sql", "DELETE FROM prompts", "--root", "{root}"], "Queries only read"),
+    "writing SQL": (["sql", "DELETE FROM prompts", "--root", "{root}"], "DELETE is refused. Queries only read"),
     "bad config": (["run", "{config}", "--set", "train.steps=none"], "train.steps"),
     "unknown key": (["run", "{config}", "--set", "train.stepz=1"], "train.stepz"),
     "bad override": (["run", "{config}", "--set", "train.steps"], "key.path=value"),

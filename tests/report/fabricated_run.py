@@ -95,6 +95,8 @@ class _Fabricator:
         arrow = pa.Table.from_pylist(list(rows))
         self.connection.register("incoming", arrow)
         self.connection.execute(f"INSERT OR REPLACE INTO {table} BY NAME SELECT * FROM incoming")
+        if table in ("rollout_stats", "sampler_decisions"):  # as Warehouse.write: no step has gathered its totals
+            self.connection.execute("INSERT OR IGNORE INTO ungathered SELECT DISTINCT fingerprint FROM incoming")
         self.connection.unregister("incoming")
 
     def take(self, stage: int, name: str) -> str:

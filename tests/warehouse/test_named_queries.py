@@ -73,7 +73,7 @@ def test_came_back(warehouse: Warehouse) -> None:
 def test_zero_variance_persistence(warehouse: Warehouse) -> None:
     # Two later. b: R . R; d: R . M. a: W . M, W . R; f: W . W
     answer = asked(warehouse, "zero_variance_persistence", run="r", after="2")
-    assert values(answer) == approx(("all_right", 2, 2, 1, 0.5, 0.5), ("all_wrong", 2, 3, 2, 2 / 3, 1 / 3))
+    assert values(answer) == approx(("all_right", 2, 2, 0.5, 0.5), ("all_wrong", 2, 3, 2 / 3, 1 / 3))
 
 
 def test_zero_variance_by_stage(warehouse: Warehouse) -> None:

@@ -7,7 +7,7 @@ import pytest
 from history_cases import HISTORY, NOON, rows, train_stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from warehouse_rows import stats, step, table
+from warehouse_rows import decision, stats, step, table
 
 from warehouse import Warehouse
 from warehouse import warehouse as module
@@ -24,6 +24,7 @@ BY_HAND = {
     "outcomes": "WM",
     "steps": [1, 4],
     "pass_rates": [0.0, 0.25],
+    "last_pass_rate": 0.25,
     "last_step": 4,
     "last_n": 4,
     "last_n_correct": 1,
@@ -86,6 +87,19 @@ def test_a_step_that_writes_after_its_end_is_gathered_anew(warehouse: Warehouse)
         ("t", "M"),
         ("u", "R"),
     ]
+
+
+def test_decisions_are_counted_by_prompt_and_reason(warehouse: Warehouse) -> None:
+    decided = [decision("t", at, "a", keep=at == 3, reason="explored" if at == 3 else "easy") for at in (1, 2, 3)]
+    warehouse.write({"sampler_decisions": table(*decided, decision("u", 1, "a", keep=True, reason="easy"))})
+    expected = [("t", "a", False, "easy", 2), ("t", "a", True, "explored", 1), ("u", "a", True, "easy", 1)]
+    counted = "SELECT fingerprint, prompt_id, keep, reason, n_decisions FROM decision_totals ORDER BY ALL"
+    assert rows(warehouse.query(counted)) == expected
+    warehouse.write(completed("t", "u"))
+    assert rows(warehouse.query("SELECT count(*) FROM kept_decisions")) == [(3,)]
+    assert rows(warehouse.query(counted)) == expected
+    warehouse.write({"sampler_decisions": table(decision("t", 4, "a", keep=False, reason="easy"))})
+    assert rows(warehouse.query(counted)) == [("t", "a", False, "easy", 3), *expected[1:]]
 
 
 def test_rows_written_instead_take_their_totals_along(warehouse: Warehouse) -> None:

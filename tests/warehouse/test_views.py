@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from history_cases import HISTORY, NOON, approx, rows, train_stats
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from warehouse_rows import selection, table
 
@@ -192,6 +192,7 @@ def test_run_progress(warehouse: Warehouse) -> None:
 
 
 @settings(max_examples=4, deadline=None)
+@example(["RWM" * 40 + "RRWW" * 5, "W" * 55 + "M" * 10 + "R" * 64 + "M", "MR" * 27, "W" * 64])  # longer than one window
 @given(st.lists(st.text(alphabet="RWMU", min_size=1, max_size=14), min_size=1, max_size=12))
 def test_persistence_and_revivals_agree_with_a_count_by_hand(scratch: Warehouse, histories: list[str]) -> None:
     """R all_right, W all_wrong, M mixed, U ungraded."""

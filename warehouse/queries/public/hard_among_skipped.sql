@@ -2,12 +2,8 @@
 -- $run VARCHAR: name of the run
 -- $hard DOUBLE = 0.2: a prompt is hard whose last known pass rate is at most that
 WITH decided AS (
-    SELECT
-        run_steps.stage,
-        decisions.prompt_id,
-        decisions.keep,
-        count(*) AS n
-    FROM sampler_decisions AS decisions
+    SELECT run_steps.stage, decisions.prompt_id, decisions.keep, sum(decisions.n_decisions) AS n
+    FROM decision_totals AS decisions
     JOIN run_steps USING (fingerprint)
     WHERE run_steps.run_id = $run
     GROUP BY ALL
@@ -19,7 +15,7 @@ SELECT
     stage,
     CASE WHEN keep THEN 'rolled_out' ELSE 'skipped' END AS decision,
     sum(n)::BIGINT AS n_decisions,
-    count(DISTINCT prompt_id) AS n_prompts,
+    count(*) AS n_prompts,
     coalesce(sum(n) FILTER (pass_rate <= $hard), 0)::BIGINT AS n_hard,
     coalesce(sum(n) FILTER (pass_rate <= $hard), 0) / sum(n) AS share_hard
 FROM decided

@@ -22,8 +22,8 @@ chosen AS (
     GROUP BY prompt_id
 ),
 skipped AS (
-    SELECT prompt_id, count(*) AS times_skipped
-    FROM sampler_decisions
+    SELECT prompt_id, sum(n_decisions)::BIGINT AS times_skipped
+    FROM decision_totals
     JOIN taken USING (fingerprint)
     SEMI JOIN never USING (prompt_id)
     WHERE NOT keep

@@ -11,7 +11,8 @@ decided AS (
         kind,
         reason,
         prompt_id,
-        pass_rate
+        pass_rate,
+        1 AS n
     FROM pool
     UNION ALL
     SELECT
@@ -20,8 +21,9 @@ decided AS (
         pool.kind,
         decisions.reason,
         decisions.prompt_id,
-        pool.pass_rate
-    FROM sampler_decisions AS decisions
+        pool.pass_rate,
+        decisions.n_decisions AS n
+    FROM decision_totals AS decisions
     JOIN run_steps USING (fingerprint)
     LEFT JOIN pool ON pool.stage = run_steps.stage AND pool.prompt_id = decisions.prompt_id
     WHERE run_steps.run_id = $run
@@ -31,9 +33,9 @@ SELECT
     decision,
     kind,
     reason,
-    count(*) AS n_decisions,
-    count(DISTINCT prompt_id) AS n_prompts,
-    avg(pass_rate) AS mean_pass_rate
+    sum(n)::BIGINT AS n_decisions,
+    count(*) AS n_prompts,
+    sum(n * pass_rate) / sum(n) FILTER (pass_rate IS NOT NULL) AS mean_pass_rate
 FROM decided
 GROUP BY ALL
 ORDER BY ALL;

@@ -2,36 +2,36 @@
 -- $run VARCHAR: name of the run
 WITH parts AS (
     SELECT
-        run_steps.stage,
-        -- With the first observation of the part that follows: what the last of this one became.
-        totals.outcomes || coalesce(left(lead(totals.outcomes) OVER (
-            PARTITION BY totals.prompt_id ORDER BY run_steps.stage, totals.phase, run_steps.name
-        ), 1), '') AS outcomes
+        prompt_id,
+        list_sort(list({'place': steps.place, 'stage': steps.stage, 'outcomes': totals.outcomes})) AS parts
     FROM prompt_totals AS totals
-    JOIN run_steps USING (fingerprint)
-    WHERE run_steps.run_id = $run AND totals.phase <> 'evaluation' AND totals.outcomes <> ''
+    JOIN steps_in_order AS steps USING (fingerprint)
+    WHERE steps.run_id = $run AND totals.phase <> 'evaluation' AND totals.outcomes <> ''
+    GROUP BY prompt_id
+),
+numbered AS (
+    SELECT parts, unnest(range(1, len(parts) + 1)) AS i FROM parts
+),
+-- Each part with the first observation of the next: what the last of this one became.
+followed AS (
+    SELECT
+        parts[i].stage AS stage,
+        parts[i].outcomes || coalesce(parts[i + 1].outcomes[1], '') AS outcomes
+    FROM numbered
 ),
 alike AS (
-    SELECT stage, outcomes, count(*) AS n_prompts FROM parts WHERE length(outcomes) > 1 GROUP BY ALL
-),
-bits AS (
-    SELECT
-        stage,
-        n_prompts,
-        class,
-        translate(outcomes, 'RWM', digits)::BIT AS earlier,
-        translate(outcomes, 'RWM', '111')::BIT << 1 AS seen,
-        translate(outcomes, 'RWM', '001')::BIT << 1 AS revived
-    FROM alike
-    CROSS JOIN (VALUES ('all_right', '100'), ('all_wrong', '010')) AS classes (class, digits)
+    SELECT stage, outcomes, left(outcomes, -1) AS earlier, count(*) AS n_prompts
+    FROM followed
+    GROUP BY ALL
 ),
 counts AS (
     SELECT
         stage,
         class,
-        sum(n_prompts * bit_count(earlier & seen))::BIGINT AS n_pairs,
-        sum(n_prompts * bit_count(earlier & revived))::BIGINT AS n_revived
-    FROM bits
+        sum(n_prompts * (length(earlier) - length(replace(earlier, letter, ''))))::BIGINT AS n_pairs,
+        sum(n_prompts * (length(outcomes) - length(replace(outcomes, letter || 'M', ''))) // 2)::BIGINT AS n_revived
+    FROM alike
+    CROSS JOIN (VALUES ('all_right', 'R'), ('all_wrong', 'W')) AS classes (class, letter)
     GROUP BY ALL
 )
 SELECT
