@@ -5,9 +5,10 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from flow_cases import PATIENCE, environment
+from flow_cases import PATIENCE, environment, wait_until
 
 COMPUTES = """
 import hashlib, sys, time
@@ -25,6 +26,12 @@ except KeyboardInterrupt:
 """
 
 
+def cpu_ticks(pid: int) -> int:
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return int(user) + int(system)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize(
     ("work", "said", "code"),
@@ -43,6 +50,9 @@ def test_a_signal_ends_the_process(how: signal.Signals, work: str, said: str, co
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
+    if work == "one call":
+        before = cpu_ticks(process.pid)
+        wait_until(lambda: cpu_ticks(process.pid) > before + 20, "time spent within the call")
     process.send_signal(how)
     assert process.communicate(timeout=PATIENCE)[1] == said
     assert process.returncode == code
