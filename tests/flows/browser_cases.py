@@ -12,6 +12,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 # The graph of a run is drawn with WebGL, which without a GPU takes all the processors there are.
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-3d-apis", "--disable-dev-shm-usage"]
 PATIENCE_MS = 240_000
+PRESSES = 40
 
 
 @contextmanager
@@ -34,12 +35,16 @@ def browser_page(url: str) -> Iterator[Any]:
 
 
 def press(page: Any, button: Any, request: str) -> None:
-    """Press what sends `request`, again where SQLite was locked, as somebody would who reads the message."""
-    status = 503
-    while status == 503:
+    """Press what sends `request`, again where it is refused, as somebody would who reads the message.
+
+    SQLite may be locked (503), and the form takes over what was typed a while after it was (409 until then).
+    """
+    for _ in range(PRESSES):
         with page.expect_response(lambda response: response.url.endswith(request)) as answer:
             button.click()
-        status = answer.value.status
+        if answer.value.status not in (409, 503):
+            break
+        page.wait_for_timeout(3000)
     assert answer.value.ok, answer.value.text()
 
 
