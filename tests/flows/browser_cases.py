@@ -34,6 +34,16 @@ def browser_page(url: str) -> Iterator[Any]:
             browser.close()
 
 
+def fill_editor(page: Any, text: str) -> None:
+    """Put `text` of several lines into the page's editor; again where a menu that closes has taken the focus back."""
+    editor = page.locator(".cm-content").first
+    while text.splitlines()[1] not in editor.inner_text():
+        editor.click()
+        page.keyboard.press("Control+A")
+        page.keyboard.insert_text(text)
+        page.wait_for_timeout(500)
+
+
 def press(page: Any, button: Any, request: str) -> None:
     """Press what sends `request`, again where it is refused, as somebody would who reads the message.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser_cases import CHROMIUM, browser_page, look, press
+from browser_cases import CHROMIUM, browser_page, fill_editor, look, press
 from dashboard_cases import Dashboard, tiny_parameters
 from flow_cases import wait_until
 
@@ -91,9 +91,7 @@ def test_in_a_browser_a_failed_stage_is_retried_and_its_artifacts_are_read(
         # A whole config is pasted, as few would type it into the nested fields.
         page.get_by_role("button", name="Open menu").first.click()
         page.get_by_role("menuitem", name="Use JSON Input").click()
-        page.locator(".cm-content").first.click()
-        page.keyboard.press("Control+A")
-        page.keyboard.insert_text(json.dumps(config, indent=1))
+        fill_editor(page, json.dumps(config, indent=1))
         look(page, pictures, "3-config")
         press(page, page.get_by_role("button", name="Submit"), "/create_flow_run")
 
