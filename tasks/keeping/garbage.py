@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -79,7 +80,10 @@ def remove_garbage(warehouse: Warehouse, garbage: Garbage) -> bool:
                 return False
             _forget(warehouse, garbage.fingerprint)
         if garbage.path.is_dir():
-            shutil.rmtree(garbage.path)
+            # Half a directory must not pass for a whole one, should this be killed over it.
+            going = garbage.path.with_name(f".{garbage.path.name}.{os.getpid()}.tmp")
+            garbage.path.rename(going)
+            shutil.rmtree(going)
         else:
             garbage.path.unlink(missing_ok=True)
     return True

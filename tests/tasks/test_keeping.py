@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -58,6 +59,25 @@ def test_removed_garbage_leaves_files_and_records_that_agree(warehouse: Warehous
     assert warehouse.query("SELECT DISTINCT fingerprint FROM shards")["fingerprint"].to_pylist() == ["pool"]
     # What it found out about the prompts stays.
     assert warehouse.query("SELECT count(*) AS n FROM rollout_stats WHERE fingerprint = 'old'")["n"][0].as_py() == 4
+
+
+def test_killed_over_a_directory_it_leaves_what_is_seen_to_be_unfinished(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_step(warehouse, "oldtrain", "train", policy="oldpolicy")
+    [policy] = [garbage for garbage in find_garbage(warehouse) if garbage.path.name == "oldpolicy"]
+
+    def killed(path: Path) -> None:
+        (path / "config.json").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            remove_garbage(warehouse, policy)
+    assert not policy.path.exists()
+    [half] = [g for g in find_garbage(warehouse) if g.why == "a writer was killed over it"]
+    assert remove_garbage(warehouse, half) and not half.path.exists()
 
 
 def test_a_step_that_is_worked_on_is_no_garbage_nor_is_any_policy_meanwhile(warehouse: Warehouse) -> None:
