@@ -69,8 +69,7 @@ def run_fault(curriculum: Curriculum, server: Server, seed: int, number: int) ->
                 traceback.print_exc()
                 row |= {"equal": False, "outcome": f"{type(error).__name__}: {error}", "differences": []}
             if not row["equal"]:
-                kept = curriculum.directory / "failed" / f"{number:04d}"
-                shutil.copytree(curriculum.root, kept, symlinks=True, dirs_exist_ok=True)
+                curriculum.keep_failed(number)
             return row | {
                 "step": attempt.struck_in,
                 "facts": attempt.facts,

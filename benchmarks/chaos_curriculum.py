@@ -127,6 +127,11 @@ class Curriculum:
         finish(config, *walk(config, do, stages=config.stages), do)
         record_run(config, "completed")
 
+    def keep_failed(self, number: int) -> None:
+        """A copy of the root as the fault of this number has left it."""
+        kept = self.directory / "failed" / f"{number:04d}"
+        shutil.copytree(self.root, kept, symlinks=True, dirs_exist_ok=True)
+
     def found(self, place: Place) -> Found:
         return Found(**json.loads(self._undisturbed.read_text())["found"][f"{place[0]}-{place[1]}"])
 

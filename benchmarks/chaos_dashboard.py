@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import shutil
 import signal
 import time
 import traceback
@@ -243,8 +242,7 @@ def run_fault(curriculum: Curriculum, dashboard: Dashboard, seed: int, number: i
             traceback.print_exc()
             row |= {"equal": False, "outcome": f"{type(error).__name__}: {error}", "differences": []}
         if not row["equal"]:
-            kept = curriculum.directory / "failed" / f"{number:04d}"
-            shutil.copytree(curriculum.root, kept, symlinks=True, dirs_exist_ok=True)
+            curriculum.keep_failed(number)
         seconds = round(time.monotonic() - started, 1)
         return row | {"step": attempt.struck_in, "facts": attempt.facts, "seconds": seconds}
     return row | {"equal": False, "outcome": "never struck", "step": "", "facts": {}, "differences": [], "seconds": 0}

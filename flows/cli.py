@@ -1,4 +1,4 @@
-"""The command line: rlsift run | dashboard | schedule | plan | status | ingest | sql | query | schema | report.
+"""The command line: what runs, what asks of the warehouse, what looks after a root.
 
 Prefect, torch and the models of the config are imported only by the commands that need them: `status` and `sql` answer
 at once.

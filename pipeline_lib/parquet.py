@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +18,19 @@ def write_parquet(path: Path, table: pa.Table) -> None:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether the file is there with the pages that were written, by their checksums."""
+    """Whether the file is there with the pages that were written, by their checksums.
+
+    A file that the file system calls unchanged is not read again by the same process.
+    """
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return False
+    return _is_whole(path, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=100_000)
+def _is_whole(path: Path, inode: int, size: int, modified: int) -> bool:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             for number in range(file.num_row_groups):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from warehouse_rows import table
+from warehouse_rows import run, table
 
 from warehouse import Warehouse
 
@@ -33,9 +32,7 @@ def test_status_and_sql_need_neither_prefect_nor_torch() -> None:
 def test_status_answers_without_pandas_which_takes_longer_to_import_than_all_the_rest(tmp_path: Path) -> None:
     pytest.importorskip("pandas")
     warehouse = Warehouse(tmp_path)
-    now = datetime.now(UTC)
-    row = {"run_id": "demo", "config": "{}", "config_hash": "0", "stages": 1, "status": "completed"}
-    warehouse.write({"runs": table(row | {"created_at": now, "updated_at": now})})
+    warehouse.write({"runs": table(run("demo"))})
     warehouse.publish()
     code = (
         "import sys; from pathlib import Path; from rich.console import Console; from warehouse import Warehouse; "

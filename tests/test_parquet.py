@@ -36,7 +36,8 @@ def test_a_file_is_whole_only_where_it_is_there_to_its_end(written: Path, tmp_pa
 @given(st.data())
 def test_another_byte_anywhere_is_noticed_or_changes_nothing(written: Path, data: st.DataObject) -> None:
     content = bytearray(written.read_bytes())
-    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
-    other = written.with_name("other.parquet")
+    place, change = data.draw(st.integers(0, len(content) - 1)), data.draw(st.integers(1, 255))
+    content[place] ^= change
+    other = written.with_name(f"other-{place}-{change}.parquet")
     other.write_bytes(content)
     assert not is_whole(other) or pq.read_table(other).equals(TABLE)

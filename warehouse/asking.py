@@ -93,19 +93,19 @@ def guarded(snapshot: Path, root: Path, limits: Limits) -> Iterator[duckdb.DuckD
     Of its own, since connections of one process to one file share their settings.
     """
     with tempfile.TemporaryDirectory(prefix="rlsift-") as spill, duckdb.connect() as connection:
-        connection.execute(f"ATTACH {_text(snapshot)} AS warehouse (READ_ONLY)")
+        connection.execute(f"ATTACH {quoted(snapshot)} AS warehouse (READ_ONLY)")
         connection.execute("USE warehouse")
         connection.execute("SET TimeZone = 'UTC'")
-        connection.execute(f"SET VARIABLE root = {_text(root)}")
-        connection.execute(f"SET temp_directory = {_text(spill)}")
+        connection.execute(f"SET VARIABLE root = {quoted(root)}")
+        connection.execute(f"SET temp_directory = {quoted(spill)}")
         connection.execute(f"SET max_temp_directory_size = '{SPILL}'")
         try:
-            connection.execute(f"SET memory_limit = {_text(limits.memory)}")
+            connection.execute(f"SET memory_limit = {quoted(limits.memory)}")
         except duckdb.Error as error:
             raise WarehouseError(f"memory {limits.memory!r}: give a number with its unit, as 500MB or 4GB") from error
         connection.execute("SET autoinstall_known_extensions = false")
         connection.execute("SET autoload_known_extensions = false")
-        connection.execute(f"SET allowed_directories = [{_text(f'{root}/')}]")
+        connection.execute(f"SET allowed_directories = [{quoted(f'{root}/')}]")
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         yield connection
@@ -188,6 +188,7 @@ def _in_words(error: str) -> str:
     return error
 
 
-def _text(value: object) -> str:
-    quoted = str(value).replace("'", "''")
-    return f"'{quoted}'"
+def quoted(value: object) -> str:
+    """A literal of SQL."""
+    doubled = str(value).replace("'", "''")
+    return f"'{doubled}'"

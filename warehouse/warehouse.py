@@ -28,10 +28,9 @@ DEFINITION = TABLES_AND_VIEWS + column_comments(TABLES_AND_VIEWS)
 DEFINITION_SHA256 = hashlib.sha256(DEFINITION.encode()).hexdigest()
 GATHERED = {"rollout_stats": "kept_totals", "sampler_decisions": "kept_decisions"}
 """Tables and what follows from them, which nobody else writes."""
-WRITABLE = """
-    SELECT table_name FROM duckdb_tables()
-    WHERE table_name NOT IN ('meta', 'kept_totals', 'kept_decisions', 'ungathered') ORDER BY 1
-"""
+OWN_TABLES = ("meta", "ungathered", *GATHERED.values())
+"""Of the warehouse itself: they say nothing that the others do not."""
+WRITABLE = f"SELECT table_name FROM duckdb_tables() WHERE table_name NOT IN {OWN_TABLES} ORDER BY 1"
 KEEP_RUN_STEPS = """
     DELETE FROM run_steps
     WHERE run_id = $run_id AND NOT list_contains(
@@ -133,15 +132,13 @@ class Warehouse:
         """
         if name not in NAMED_QUERIES:
             raise WarehouseError(f"no query is named {name!r}; there are {', '.join(NAMED_QUERIES)}")
-        self.bring_up_to_date()
-        return self.snapshot_query(NAMED_QUERIES[name], parameters)
+        with self._current_snapshot() as connection:
+            return _fetch(connection, NAMED_QUERIES[name], parameters)
 
     def bring_up_to_date(self) -> None:
         """Publish anew where the snapshot was made by other code, and may lack tables, views or their comments."""
-        with closing(self._connect_to_snapshot()) as connection:
-            if _is_current(connection):
-                return
-        self.publish()
+        with self._current_snapshot():
+            pass
 
     def ask(self, sql: str, parameters: Parameters | None = None, *, limits: Limits = DEFAULT_LIMITS) -> pa.Table:
         """Run one statement of a user's on the newest snapshot: all rows as an Arrow table. See `asking`."""
@@ -195,6 +192,18 @@ class Warehouse:
 
     def _newest_snapshot(self) -> Path | None:
         return self.root / self.snapshot_path.readlink() if self.snapshot_path.is_symlink() else None
+
+    @contextmanager
+    def _current_snapshot(self) -> Iterator[Connection]:
+        """The newest snapshot, with the tables and views of this code."""
+        with closing(self._connect_to_snapshot()) as connection:
+            is_current = _is_current(connection)
+            if is_current:
+                yield connection
+        if not is_current:
+            self.publish()
+            with closing(self._connect_to_snapshot()) as connection:
+                yield connection
 
     def _connect_to_snapshot(self) -> Connection:
         return self._at_snapshot(lambda path: _connect(path, read_only=True))

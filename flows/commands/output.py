@@ -6,8 +6,6 @@ import csv
 import json
 import math
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any
@@ -17,13 +15,12 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from flows.commands.tables import rich_table
+from pipeline_lib.atomic import new_file
 from warehouse import LimitReached
 from warehouse.asking import Answer
 
 MAX_TABLE_ROWS = 200
 """More rows than that belong into a file."""
-
-
 FLAGS = {"seconds": "--timeout SECONDS", "memory": "--memory SIZE"}
 
 
@@ -52,13 +49,13 @@ def write_answer(console: Console, answer: Answer, form: OutputFormat, out: Path
         _print_table(console, answer)
     elif form == "parquet":
         assert out is not None
-        with _whole(out) as path, pq.ParquetWriter(path, answer.schema, compression="zstd") as writer:
+        with new_file(out) as path, pq.ParquetWriter(path, answer.schema, compression="zstd") as writer:
             for batch in answer.batches:
                 writer.write_batch(batch)
     elif out is None:
         _write_text(sys.stdout, answer, form)
     else:
-        with _whole(out) as path, open(path, "w", newline="", encoding="utf-8") as file:
+        with new_file(out) as path, open(path, "w", newline="", encoding="utf-8") as file:
             _write_text(file, answer, form)
 
 
@@ -87,17 +84,6 @@ def _write_text(file: IO[str], answer: Answer, form: OutputFormat) -> None:
             for row in rows:
                 finite = {name: _finite(value) for name, value in zip(names, row, strict=True)}
                 file.write(json.dumps(finite, default=str, ensure_ascii=False) + "\n")
-
-
-@contextmanager
-def _whole(out: Path) -> Iterator[Path]:
-    """A path beside `out` that takes its place once it is written; after an error `out` is as it was."""
-    temporary = out.with_name(f".{out.name}.tmp")
-    try:
-        yield temporary
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _finite(value: Any) -> Any:

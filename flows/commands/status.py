@@ -9,6 +9,7 @@ from rich.console import Console
 from flows.commands.tables import rich_table
 from tasks.locks import interrupted_steps
 from warehouse import Warehouse, WarehouseError
+from warehouse.asking import quoted
 
 RUNS = """
     WITH progress AS (
@@ -67,7 +68,7 @@ def print_status(console: Console, warehouse: Warehouse, run_id: str | None) -> 
         console.print(rich_table(shown))
     else:
         run_id = the_run(warehouse, run_id)
-        given = {"interrupted": interrupted, "run_id": _literal(run_id), "order": _literals(ORDER)}
+        given = {"interrupted": interrupted, "run_id": quoted(run_id), "order": _literals(ORDER)}
         shown = warehouse.snapshot_query(STEPS.format(**given))
         console.print(rich_table(shown.drop_columns(["error"]), title=f"Run {run_id}"))
         for row in shown.to_pylist():
@@ -77,12 +78,8 @@ def print_status(console: Console, warehouse: Warehouse, run_id: str | None) -> 
         console.print(INTERRUPTED, markup=False, highlight=False)
 
 
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
 def _literals(texts: Sequence[str]) -> str:
-    return f"[{', '.join(map(_literal, texts))}]::VARCHAR[]"
+    return f"[{', '.join(map(quoted, texts))}]::VARCHAR[]"
 
 
 def the_run(warehouse: Warehouse, run_id: str | None) -> str:

@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 
 from pipeline_lib.atomic import new_file
 from warehouse import Warehouse, WarehouseError
-from warehouse.warehouse import GATHERED, SCHEMA_VERSION
+from warehouse.warehouse import OWN_TABLES, SCHEMA_VERSION
 
 MANIFEST = "manifest.json"
 IMPORTED = "imported"
-LEFT_OUT = ("meta", "shards", "ungathered", *GATHERED.values())
-"""Of the database itself, of files that stay where they are, and what follows from the other rows."""
+LEFT_OUT = ("shards", *OWN_TABLES)
+"""Shards are of files that stay where they are."""
 STEPS_OF_RUN = "SELECT fingerprint FROM run_steps WHERE run_id = $run_id"
 BY_RUN = "FROM {table} WHERE run_id = $run_id"
 BY_STEP = f"FROM {{table}} WHERE fingerprint IN ({STEPS_OF_RUN})"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pipeline_lib.grpo.checkpoint_files import torn_checkpoints
 from pipeline_lib.parquet import is_whole
@@ -36,23 +37,29 @@ class Fault:
 def find_faults(warehouse: Warehouse) -> Iterator[Fault]:
     """Everything but what is being worked on now. Every recorded file is read whole."""
     at_work = set(steps_at_work(warehouse))
-    yield from _of_steps(warehouse, at_work)
-    yield from _of_shards(warehouse, at_work)
-    yield from _of_files(warehouse, at_work)
+    steps = [row for row in warehouse.query(STEPS).to_pylist() if row["fingerprint"] not in at_work]
+    shards = [row for row in warehouse.query(SHARDS).to_pylist() if row["fingerprint"] not in at_work]
+    yield from _of_records(warehouse)
+    yield from _of_steps(warehouse.root, steps, {row["path"] for row in shards})
+    yield from _of_shards(warehouse.root, shards)
+    yield from _of_files(warehouse, {row["fingerprint"]: row["status"] for row in steps}, at_work)
     if not at_work:
         yield from _of_policies(warehouse)
         for path in unfinished_files(warehouse.root):
             yield Fault("left by a killed writer", _name(warehouse, path), COLLECT)
 
 
-def _of_steps(warehouse: Warehouse, at_work: set[str]) -> Iterator[Fault]:
+def _of_records(warehouse: Warehouse) -> Iterator[Fault]:
     for fingerprint in interrupted_steps(warehouse):
         yield Fault("recorded as running, and no process works on it", f"step {fingerprint}", GOES_ON)
     for row in warehouse.query(LOST_STEPS).to_pylist():
         step = f"{row['run_id']}, stage {row['stage']}, {row['name']} {row['fingerprint']}"
         yield Fault("taken by a run, and not recorded", step, "`rlsift run` does it again")
-    for row in warehouse.query(STEPS).to_pylist():
-        if row["fingerprint"] in at_work or row["status"] != "completed":
+
+
+def _of_steps(root: Path, steps: list[dict[str, Any]], shards: set[str]) -> Iterator[Fault]:
+    for row in steps:
+        if row["status"] != "completed":
             continue
         step = f"{row['name']} {row['fingerprint']}"
         if row["outputs"] is None:
@@ -60,23 +67,20 @@ def _of_steps(warehouse: Warehouse, at_work: set[str]) -> Iterator[Fault]:
             continue
         outputs = json.loads(row["outputs"])
         for path in outputs.get("lake", []):
-            if not is_whole(warehouse.root / path):
-                yield Fault(_missing_or(warehouse.root / path, "damaged"), f"{path} of {step}", AGAIN)
-        missing = set(outputs.get("shards", [])) - _recorded_paths(warehouse, row["fingerprint"])
-        for path in sorted(missing):
+            if not is_whole(root / path):
+                yield Fault(_missing_or(root / path, "damaged"), f"{path} of {step}", AGAIN)
+        for path in sorted(set(outputs.get("shards", [])) - shards):
             yield Fault("a result of a complete step, and not recorded as a shard", f"{path} of {step}", AGAIN)
 
 
-def _of_shards(warehouse: Warehouse, at_work: set[str]) -> Iterator[Fault]:
-    for row in warehouse.query(SHARDS).to_pylist():
-        path = warehouse.root / row["path"]
-        if row["fingerprint"] not in at_work and not verify_shard(path, row["sha256"]):
+def _of_shards(root: Path, shards: list[dict[str, Any]]) -> Iterator[Fault]:
+    for row in shards:
+        path = root / row["path"]
+        if not verify_shard(path, row["sha256"]):
             yield Fault(_missing_or(path, "other bytes than were written"), row["path"], AGAIN)
 
 
-def _of_files(warehouse: Warehouse, at_work: set[str]) -> Iterator[Fault]:
-    rows = warehouse.query(STEPS).to_pylist()
-    status = {row["fingerprint"]: row["status"] for row in rows}
+def _of_files(warehouse: Warehouse, status: Mapping[str, str], at_work: set[str]) -> Iterator[Fault]:
     for output in outputs_of_steps(warehouse.root):
         if output.fingerprint in at_work:
             continue
@@ -100,10 +104,6 @@ def _of_policies(warehouse: Warehouse) -> Iterator[Fault]:
     for path in policies(warehouse.root):
         if path.name not in {Path(row["path"]).name for row in rows}:
             yield Fault("a policy that no step of a run has as its result", _name(warehouse, path), COLLECT)
-
-
-def _recorded_paths(warehouse: Warehouse, fingerprint: str) -> set[str]:
-    return set(warehouse.query("SELECT path FROM shards WHERE fingerprint = $1", [fingerprint])["path"].to_pylist())
 
 
 def _missing_or(path: Path, otherwise: str) -> str:

@@ -12,7 +12,6 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 # The graph of a run is drawn with WebGL, which without a GPU takes all the processors there are.
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-3d-apis", "--disable-dev-shm-usage"]
 PATIENCE_MS = 240_000
-PRESSES = 40
 
 
 @contextmanager
@@ -45,16 +44,12 @@ def fill_editor(page: Any, text: str) -> None:
 
 
 def press(page: Any, button: Any, request: str) -> None:
-    """Press what sends `request`, again where it is refused, as somebody would who reads the message.
-
-    SQLite may be locked (503), and the form takes over what was typed a while after it was (409 until then).
-    """
-    for _ in range(PRESSES):
+    """Press what sends `request`, again where SQLite was locked, as somebody would who reads the message."""
+    status = 503
+    while status == 503:
         with page.expect_response(lambda response: response.url.endswith(request)) as answer:
             button.click()
-        if answer.value.status not in (409, 503):
-            break
-        page.wait_for_timeout(3000)
+        status = answer.value.status
     assert answer.value.ok, answer.value.text()
 
 

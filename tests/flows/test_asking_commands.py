@@ -18,8 +18,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from flow_cases import command, environment, rlsift, wait_until
-from history_cases import ASKED, NOON
-from warehouse_rows import table
+from history_cases import ASKED
+from warehouse_rows import run, table
 
 from flows.cli import app
 from warehouse import Warehouse
@@ -161,9 +161,7 @@ def test_a_named_query_takes_its_parameters(capsys: pytest.CaptureFixture[str], 
 
 def test_the_only_run_need_not_be_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
-    times = dict.fromkeys(("created_at", "updated_at"), NOON)
-    run = {"run_id": "r", "config": "{}", "config_hash": "0", "stages": 2, "status": "completed"}
-    warehouse.write(dict(ASKED) | {"runs": table(run | times)})
+    warehouse.write(dict(ASKED) | {"runs": table(run("r", stages=2))})
     warehouse.publish()
     code, out, _ = typed(capsys, "query", "selection_overlap", "--format", "csv", "--root", tmp_path)
     assert (code, out) == (0, "stage_a,stage_b,n_a,n_b,n_both,jaccard\n1,2,3,2,1,0.25\n")

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import torch
 from safetensors.torch import save_file
-from warehouse_rows import stats, table
+from warehouse_rows import run, stats, table
 
 from pipeline_lib.grpo.checkpoint_files import write_marker
 from pipeline_lib.parquet import write_parquet
@@ -27,8 +27,7 @@ def kept_root(root: Path) -> Warehouse:
     """Of a run `demo` that is complete; nothing is amiss, and its checkpoints alone are of no more use."""
     warehouse = Warehouse(root)
     (root / "locks").mkdir(parents=True)
-    row = {"run_id": "demo", "config": "{}", "config_hash": "h", "stages": 1, "status": "completed"}
-    warehouse.write({"runs": table(row | {"created_at": NOW, "updated_at": NOW})})
+    warehouse.write({"runs": table(run("demo"))})
     add_step(warehouse, "pool", "rollouts_train", shards=2, used=True)
     add_step(warehouse, "score", "score", parts=1, used=True)
     add_step(warehouse, "train", "train", policy="trained", used=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kept_root import NOW, add_step, kept_root
-from warehouse_rows import decision, evaluation, prompt, selection, similarity, stats, table, train_step
+from kept_root import add_step, kept_root
+from warehouse_rows import decision, evaluation, prompt, run, selection, similarity, stats, table, train_step
 
 from tasks.keeping.exchange import MANIFEST, export_run, import_run
 from warehouse import Warehouse, WarehouseError
@@ -34,9 +34,8 @@ def theirs(tmp_path: Path) -> Warehouse:
         }
     )
     add_step(warehouse, "unasked", "rollouts_train", shards=1)
-    other = {"run_id": "other", "config": "{}", "config_hash": "o", "stages": 1, "status": "completed"}
     taken = {"run_id": "other", "stage": 0, "name": "rollouts_train", "fingerprint": "unasked"}
-    warehouse.write({"runs": table(other | {"created_at": NOW, "updated_at": NOW}), "run_steps": table(taken)})
+    warehouse.write({"runs": table(run("other", config_hash="o")), "run_steps": table(taken)})
     warehouse.publish()
     return warehouse
 
@@ -97,8 +96,7 @@ def test_a_step_that_was_done_here_stays_complete_with_its_own_rows(packed: Path
 
 def test_another_run_of_that_name_is_refused_and_another_name_is_taken(packed: Path, tmp_path: Path) -> None:
     ours = Warehouse(tmp_path / "ours")
-    row = {"run_id": "demo", "config": "{}", "config_hash": "another", "stages": 1, "status": "completed"}
-    ours.write({"runs": table(row | {"created_at": NOW, "updated_at": NOW})})
+    ours.write({"runs": table(run("demo", config_hash="another"))})
     with pytest.raises(WarehouseError, match=r"has a run 'demo' of another config; .* --as NAME"):
         import_run(ours, packed)
     assert content(ours)["steps"] == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kept_root import NOW
-from warehouse_rows import decision, evaluation, fact, prompt, selection, stats, table, train_step
+from warehouse_rows import decision, evaluation, fact, prompt, run, selection, stats, table, train_step
 
 from pipeline_lib.config import RunConfig
 from tasks.keeping.symptoms import Symptom, examine_run
@@ -43,12 +43,11 @@ def healthy() -> dict[str, list[dict[str, Any]]]:
 def symptoms(tmp_path: Path, rows: dict[str, list[dict[str, Any]]], sampler: dict[str, Any] = SAMPLER) -> list[Symptom]:
     warehouse = Warehouse(tmp_path)
     config = json.dumps({"train": {"sampler": sampler}})
-    run = {"run_id": "demo", "config": config, "config_hash": "h", "stages": 1, "status": "completed"}
     step = {"status": "completed", "settings": "{}", "inputs": "{}", "attempts": 1, "started_at": NOW}
     names = {name: name.rstrip("01") for name in STEPS}
     warehouse.write(
         {
-            "runs": table(run | {"created_at": NOW, "updated_at": NOW}),
+            "runs": table(run("demo", config=config)),
             "steps": table(
                 *({"fingerprint": f, "name": name, "finished_at": NOW, **step} for f, name in names.items())
             ),

@@ -1,7 +1,7 @@
 """Rows for the warehouse's tests: what a test does not care about has a default."""
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +24,16 @@ def batch(name: str, size: int = 20) -> dict[str, pa.Table]:
 def prompt(prompt_id: str, **extra: Any) -> dict[str, Any]:
     empty = {"messages": "[]", "gold": "1", "verifier": "exact", "verifier_args": "{}"}
     return {"prompt_id": prompt_id, "data_source": "sums", "extra": json.dumps(extra), **empty}
+
+
+def run(run_id: str, **values: Any) -> dict[str, Any]:
+    row = {"run_id": run_id, "config": "{}", "config_hash": "h", "stages": 1, "status": "completed"}
+    return {
+        **row,
+        "created_at": datetime(2026, 1, 1, tzinfo=UTC),
+        "updated_at": datetime(2026, 1, 1, tzinfo=UTC),
+        **values,
+    }
 
 
 def step(fingerprint: str, started: datetime, finished: datetime | None = None) -> dict[str, Any]:
