@@ -146,7 +146,7 @@ def test_fewer_prompts_than_a_batch(sampler: Any) -> None:
 
 
 def test_a_pool_that_is_skipped_whole_gives_an_empty_batch() -> None:
-    history = [Observation(p, 8, 8) for p in pool_of(10) for _ in range(60)]
+    history = [Observation(p, 8, 8, False) for p in pool_of(10) for _ in range(60)]
     loop = Loop(GresoSampler(exploration=1e-15), pool_of(10), history=history, prompts_per_step=4)
     batch = loop.step(lambda p, call: pytest.fail("every prompt was skipped"))
     assert batch.groups == [] and batch.rounds == 0
