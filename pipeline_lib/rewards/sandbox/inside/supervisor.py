@@ -68,6 +68,8 @@ def supervise(settings: dict[str, Any], pipes: Pipes) -> NoReturn:
 
     settings: as `launch` writes them.
     """
+    # Signals from its own namespace reach process 1 only where it has a handler, as Python has for this one.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     limits, way = settings["limits"], settings["way"]
     uid = FIRST_UID + os.getpid() if way == "root" else None
     if way != "bwrap":
