@@ -15,6 +15,7 @@ from pipeline_lib.grpo.worker import ERROR
 from pipeline_lib.tracking import Trackers
 from pipeline_lib.tracking.names import metrics_of
 from tasks.errors import StepFailed
+from tasks.live_files import training_directory
 from tasks.log_stream import LogStream
 from tasks.policy import policy_row
 from tasks.prompt_rows import load_prompts
@@ -73,7 +74,7 @@ class TrainStage(Step):
 
     @property
     def _directory(self) -> Path:
-        return self.root / "stages" / self.run.name / f"{self.stage}-{self.fingerprint}"
+        return training_directory(self.root, self.run.name, self.stage, self.fingerprint)
 
     def work(self, at: Workshop) -> Work:
         from pipeline_lib.grpo.job import read_result

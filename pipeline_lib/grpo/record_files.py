@@ -33,5 +33,7 @@ def read_step_records(directory: Path, step: int) -> dict[str, pa.Table]:
 
 def read_train_row(directory: Path, step: int) -> dict[str, Any]:
     """The step's row of train_steps alone."""
-    row: dict[str, Any] = pq.read_table(directory / f"step-{step:06d}" / "train_steps.parquet").to_pylist()[0]
+    # `pq.read_table` imports pandas where it is installed.
+    with pq.ParquetFile(directory / f"step-{step:06d}" / "train_steps.parquet") as file:
+        row: dict[str, Any] = file.read().to_pylist()[0]
     return row
