@@ -111,7 +111,7 @@ class _Server:
         settings = json.dumps({"parent": os.getpid()})
         command = [PYTHON, *FLAGS, BOOT.format(module="server"), str(INSIDE.parent), settings]
         with closing(theirs):
-            self._process = Popen(command, stdin=theirs, stdout=DEVNULL, stderr=PIPE, env={}, cwd="/")
+            self._process = Popen(command, stdin=theirs.fileno(), stdout=DEVNULL, stderr=PIPE, env={}, cwd="/")
 
     def runs(self) -> bool:
         return self._process.poll() is None

@@ -36,10 +36,13 @@ class Session:
     def __init__(self, sandboxes: Launcher | Way, limits: Limits, source: str) -> None:
         self._source = source
         self._deadline = time.monotonic() + limits.total_seconds
-        self._own_launcher = None if isinstance(sandboxes, Launcher) else Launcher(sandboxes)
+        launcher = sandboxes if isinstance(sandboxes, Launcher) else Launcher(sandboxes)
+        self._own_launcher = None if launcher is sandboxes else launcher
         try:
-            self._supervisor = (self._own_launcher or sandboxes).start(limits)
+            self._supervisor = launcher.start(limits)
         except OSError as error:
+            if self._own_launcher is not None:
+                launcher.close()
             raise SandboxError(str(error)) from None
 
     def __enter__(self) -> Session:
