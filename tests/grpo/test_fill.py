@@ -170,6 +170,17 @@ def test_equal_partial_credit_is_no_signal_and_one_loser_keeps_its_group_whole(s
     assert {len(g.trajectories) for g in batch.groups} == {8}
 
 
+def test_greso_goes_on_with_prompts_of_which_no_answer_is_correct_and_some_are_better() -> None:
+    loop = Loop(GresoSampler(), pool_of(12), prompts_per_step=4)
+    for _ in range(20):
+        batch = loop.step(lambda p, call: [0.0, 0.2, 0.4, 0.2] if p < "p006" else WRONG)
+    rolled_out = {d.prompt_id for d in batch.decisions if d.keep}
+    assert {g.prompt_id for g in batch.groups} <= set(pool_of(6))
+    assert all(d.keep for d in batch.decisions if d.prompt_id < "p006") and rolled_out
+    assert {d.reason for d in batch.decisions if d.prompt_id < "p006"} == {"mixed"}
+    assert all(d.reason.startswith("all_wrong × ") for d in batch.decisions if d.prompt_id >= "p006")
+
+
 @every_sampler
 def test_an_epoch_may_end_within_a_step(sampler: Any) -> None:
     loop = Loop(sampler, pool_of(10), prompts_per_step=4, refill=Refill(oversample=1.0, min_prompts=1))
