@@ -17,7 +17,7 @@ from pathlib import Path
 from chaos_curriculum import Found
 
 from pipeline_lib.grpo.checkpoint_files import complete_checkpoints
-from pipeline_lib.grpo.records import finished_steps
+from pipeline_lib.grpo.record_files import finished_steps
 from pipeline_lib.parquet import is_whole
 from warehouse import Warehouse
 from warehouse.lake import verify_shard

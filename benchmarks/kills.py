@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from pipeline_lib.config import ChainSource, DapoLoss, Generation, PosteriorSampler, Refill, Train
 from pipeline_lib.grpo.checkpoint_files import complete_checkpoints
 from pipeline_lib.grpo.job import TrainJob, read_result, write_job
-from pipeline_lib.grpo.records import finished_steps
+from pipeline_lib.grpo.record_files import finished_steps
 from pipeline_lib.policy import policy_id_of
 from pipeline_lib.policy.materialise import BUILTIN_DIRECTORY
 from pipeline_lib.prompts.chains import read_chains

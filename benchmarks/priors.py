@@ -48,6 +48,10 @@ def draws(rate: Callable[[str, int], float], seed: int) -> Drawn:
     return draw
 
 
+def group_of(prompt_id: str, n_correct: int) -> Observation:
+    return Observation(prompt_id, GROUP_SIZE, n_correct, 0 < n_correct < GROUP_SIZE)
+
+
 def log_loss(predicted: list[float], rates: list[float]) -> float:
     """Expected nats of one completion."""
     p, q = np.clip(np.array(predicted), 1e-3, 1 - 1e-3), np.array(rates)
@@ -65,7 +69,7 @@ def cold_start(world: World, config: PosteriorSampler, seed: int) -> dict[str, f
     step = 0
     while len(seen) < FIRST or mixed < WANTED_MIXED:
         kept = [d.prompt_id for d in sampler.propose(GROUPS_A_STEP) if d.keep]
-        observations = [Observation(p, GROUP_SIZE, draw(p, step)) for p in kept]
+        observations = [group_of(p, draw(p, step)) for p in kept]
         mean = (sum(seen.values()) + 1) / (GROUP_SIZE * len(seen) + 2)
         for o in observations:
             if o.prompt_id not in seen and len(seen) < FIRST:
@@ -93,7 +97,7 @@ def warm_file(world: World, directory: Path, seed: int) -> str:
     """One group of each prompt of the old task, as a finished stage leaves them."""
     draw = draws(lambda prompt_id, _: world.rates[prompt_id], seed)
     prior = PoolPrior(PredictorPrior(), world.old, seed=seed, device=CPU)
-    prior.observe([Observation(p.prompt_id, GROUP_SIZE, draw(p.prompt_id, 0)) for p in world.old])
+    prior.observe([group_of(p.prompt_id, draw(p.prompt_id, 0)) for p in world.old])
     prior.save(directory / f"{seed}.jsonl")
     return str(directory / f"{seed}.jsonl")
 
@@ -108,13 +112,13 @@ def drift(world: World, config: PosteriorSampler, seed: int, moved: Callable[[in
     draw = draws(rate, seed)
     ids = [p.prompt_id for p in world.new]
     before = np.random.default_rng([seed, 99])
-    history = [Observation(p, GROUP_SIZE, int(before.binomial(GROUP_SIZE, rate(p, -1)))) for _ in range(4) for p in ids]
+    history = [group_of(p, int(before.binomial(GROUP_SIZE, rate(p, -1)))) for _ in range(4) for p in ids]
     sampler = make_sampler(config, ids, history, seed, group_size=GROUP_SIZE)
     assert isinstance(sampler, Posterior)
     outcomes, predicted, rates = [], [], []
     for step in range(60):
         kept = [d.prompt_id for d in sampler.propose(GROUPS_A_STEP) if d.keep]
-        observations = [Observation(p, GROUP_SIZE, draw(p, step)) for p in kept]
+        observations = [group_of(p, draw(p, step)) for p in kept]
         outcomes += [o.outcome == "mixed" for o in observations]
         sampler.observe(observations)
         sampler.end_step()

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from flows.commands.output import OutputFormat, limit_in_words
-from flows.roots import find_root
+from flows.roots import find_root, named_root
 from tasks.errors import StepFailed
 from warehouse import LimitReached, Limits, Warehouse, WarehouseError
 
@@ -114,6 +114,25 @@ def status(
         from flows.commands.status import print_status
 
         print_status(console, Warehouse(find_root(root)), run_id)
+
+
+@app.command(epilog="Example: rlsift watch demo. Exit codes: 0 completed; 1 failed; 130 left by Ctrl-C.")
+def watch(
+    run_id: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="A run's name; the newest run when left out.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Show what is there now, and leave.")] = False,
+    root: Root = None,
+) -> None:
+    """Watch a run until it ends: its steps, the newest metrics, evaluations, and where the time goes.
+
+    It waits for a run that has not begun. Where there is no terminal it writes a line whenever something has happened.
+    """
+    with _errors_in_words():
+        from flows.commands.watch import watch_run
+
+        code = watch_run(console, Warehouse(named_root(root)), run_id, once=once)
+    sys.exit(code)
 
 
 @app.command(epilog="Example: rlsift ingest train.jsonl --map prompt=conversation,gold=reward.answer")

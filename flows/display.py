@@ -71,7 +71,7 @@ class RichReporter:
             step = self._step
             if step is None:
                 return Text()
-            return Group(self._first_line(step), _second_line(step, self._clock()))
+            return Group(self._first_line(step), progress_bar(step, self._clock()))
 
     def _first_line(self, step: StepProgress) -> RenderableType:
         line = Text.assemble((step.label, "bold"), "  ", (format_facts(step.facts), "dim"))
@@ -81,7 +81,8 @@ class RichReporter:
         return grid
 
 
-def _second_line(step: StepProgress, now: float) -> RenderableType:
+def progress_bar(step: StepProgress, now: float) -> RenderableType:
+    """A bar, the count, the rate, and the time left or spent."""
     rate, left = step.rate(now), step.seconds_left(now)
     elapsed = f"{format_duration(now - step.started_at)} so far"
     words = [

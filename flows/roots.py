@@ -8,16 +8,19 @@ from pathlib import Path
 from warehouse import WarehouseError
 
 
+def named_root(given: Path | None) -> Path:
+    """`given`, else $RLSIFT_ROOT, else ./runs, whatever is there."""
+    return (given or Path(os.environ.get("RLSIFT_ROOT") or "runs")).absolute()
+
+
 def find_root(given: Path | None) -> Path:
-    """`given`, else $RLSIFT_ROOT, else ./runs; it must hold a published warehouse.
+    """As `named_root`; it must hold a published warehouse.
 
     Raises WarehouseError naming the place that was looked at.
     """
-    from_environment = os.environ.get("RLSIFT_ROOT")
-    root = given or Path(from_environment or "runs")
+    root = named_root(given)
     if not (root / "warehouse.snapshot.duckdb").exists():
+        from_environment = os.environ.get("RLSIFT_ROOT")
         where = "--root" if given else "$RLSIFT_ROOT" if from_environment else "the working directory's runs/"
-        raise WarehouseError(
-            f"{root.absolute()} ({where}) holds no warehouse; give --root DIR, the `root` of a run's config"
-        )
-    return root.absolute()
+        raise WarehouseError(f"{root} ({where}) holds no warehouse; give --root DIR, the `root` of a run's config")
+    return root

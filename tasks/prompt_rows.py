@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pipeline_lib.config import DatasetSource, FileSource
 from pipeline_lib.prompts.arrow import prompt_of
+from pipeline_lib.prompts.contamination import HeldOut
 from pipeline_lib.prompts.ingest import ingest
 from pipeline_lib.prompts.prompt_set import PromptSet
 from pipeline_lib.prompts.sources import source_identity
@@ -55,7 +56,7 @@ def ingest_data(
     identity = json.dumps(["ingest_file", source_identity(source)])
     fingerprint = hashlib.sha256(identity.encode()).hexdigest()[:16]
     warehouse.root.mkdir(parents=True, exist_ok=True)
-    found = ingest([source], set_name="file", say=say, scratch=warehouse.root)
+    found = ingest([source], set_name="file", held_out=HeldOut(), say=say, scratch=warehouse.root)
     known = _counts(warehouse, fingerprint) == (
         found.n_rows - found.n_not_drawn - len(found.rejects),
         len(found.rejects),

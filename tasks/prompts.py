@@ -68,6 +68,11 @@ class IngestPrompts(Step):
                 at.record(tables)
             counts[f"{split}/{name}"] = _counts(found)
             self._say_contamination(at, found)
+            if found.n_asked_again:
+                at.reporter.say(
+                    f"{name}: {found.n_asked_again:,} prompts ask what another one asks, but for white space, system "
+                    "prompt or data source; they are kept. Make their texts alike where they should count once."
+                )
         return Work({"sets": counts})
 
     def _leave_out_overlong(self, found: PromptSet, name: str, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -105,6 +110,7 @@ def _counts(found: PromptSet) -> dict[str, Any]:
         "rows": found.n_rows,
         "prompts": found.n_prompts,
         "duplicates": found.n_duplicates,
+        "asked_again": found.n_asked_again,
         "rejects": found.reject_counts,
         "contamination": found.contamination,
     }

@@ -48,6 +48,8 @@ class FinishedShard:
     path: str
     file: ShardFile
     stats: pa.Table
+    identical: str | None
+    """Where the engine gave every prompt one completion again and again: that in words."""
 
     @property
     def pass_rate(self) -> float:
@@ -63,6 +65,7 @@ def roll_out_shard(shard: RolloutShard) -> FinishedShard:
     check_sees(shard.root, shard.fingerprint, shard.policy_path)
     check_processes(shard.prompts)
     from pipeline_lib.rollout import ROLLOUT_ENCODING, SamplingParams, groups_to_table, rollout_stats
+    from pipeline_lib.rollout.identical import identical_in_words, identical_samples
     from pipeline_lib.rollout.roller import open_roller
 
     generation = shard.generation
@@ -82,4 +85,5 @@ def roll_out_shard(shard: RolloutShard) -> FinishedShard:
     }
     file = write_shard(shard.root / shard.path, groups_to_table(rollout.groups), metadata, ROLLOUT_ENCODING)
     stats = rollout_stats(rollout.groups, step=0, phase=shard.phase, policy_id=shard.policy_id)
-    return FinishedShard(shard.index, shard.path, file, stats)
+    identical = identical_in_words(rollout.groups) if identical_samples(rollout.groups) else None
+    return FinishedShard(shard.index, shard.path, file, stats, identical)

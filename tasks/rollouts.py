@@ -12,6 +12,7 @@ import pyarrow as pa
 from pipeline_lib.atomic import remove_unfinished
 from pipeline_lib.kept import drop_kept
 from pipeline_lib.records import Prompt, RolloutGroup
+from pipeline_lib.selection.diagnosis import DIAGNOSIS_SCHEMA
 from tasks.prompt_rows import load_prompts
 from tasks.rollout_shard import FinishedShard, RolloutShard, roll_out_shard
 from tasks.runners import open_runner
@@ -21,6 +22,9 @@ from warehouse.lake import read_shard, verify_shard
 
 if TYPE_CHECKING:
     from pipeline_lib.rollout.stats import Phase
+
+IDENTICAL_SAMPLES = "identical_samples"
+"""Metric of a shard in which each of `n` prompts got one completion as often as `value` says."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,13 @@ class RolloutStep(Step):
             "n_bytes": shard.file.n_bytes,
             "sha256": shard.file.sha256,
         }
-        at.record({"shards": pa.Table.from_pylist([row]), "rollout_stats": shard.stats})
+        tables = {"shards": pa.Table.from_pylist([row]), "rollout_stats": shard.stats}
+        if shard.identical is not None:
+            at.reporter.say(f"{self.label}, shard {shard.index}: {shard.identical}.")
+            n = len(shard.stats)
+            fact = {"subject": f"shard {shard.index}", "metric": IDENTICAL_SAMPLES, "value": self.samples, "n": n}
+            tables["diagnoses"] = pa.Table.from_pylist([fact], schema=DIAGNOSIS_SCHEMA)
+        at.record(tables)
 
     @staticmethod
     def _shard_path(fingerprint: str, index: int) -> str:

@@ -25,6 +25,7 @@ import pyarrow as pa
 from pipeline_lib.atomic import is_disk_full
 from pipeline_lib.config import RunConfig
 from tasks.errors import StepFailed
+from tasks.live_files import ProgressFile, progress_path
 from tasks.locks import lock_path
 from tasks.progress import Reporter, get_reporter
 from warehouse import Warehouse, WarehouseError
@@ -166,6 +167,7 @@ def perform(step: Step) -> Done:
             )
         warehouse.write({"steps": _started_row(step, warehouse), "run_steps": _run_steps_row(step)})
         warehouse.publish()
+        reporter = ProgressFile(reporter, progress_path(step.root, step.fingerprint))
         try:
             at = Workshop(step, warehouse, reporter)
             work = step.work(at)

@@ -15,6 +15,7 @@ from pipeline_lib.grpo.worker import ERROR
 from pipeline_lib.tracking import Trackers
 from pipeline_lib.tracking.names import metrics_of
 from tasks.errors import StepFailed
+from tasks.live_files import training_directory
 from tasks.log_stream import LogStream
 from tasks.policy import policy_row
 from tasks.prompt_rows import load_prompts
@@ -29,7 +30,7 @@ HOW_NOT_WHAT: dict[str, Any] = {"checkpoint_every": True, "keep_last": True, "ba
 
 SELECTED = "SELECT prompt_id FROM selections WHERE fingerprint = $1 AND selected"
 HISTORY = """
-    SELECT prompt_id, n, n_correct FROM rollout_stats
+    SELECT prompt_id, n, n_correct, has_signal FROM rollout_stats
     WHERE list_contains($fingerprints, fingerprint)
       AND prompt_id IN (SELECT prompt_id FROM selections WHERE fingerprint = $selection AND selected)
     ORDER BY list_position($fingerprints, fingerprint), step, prompt_id
@@ -39,7 +40,7 @@ HISTORY = """
 @dataclass(frozen=True)
 class TrainStage(Step):
     name: ClassVar[str] = "train"
-    contract: ClassVar[int] = 2  # losses by type; decisions know their round; an epoch gives every prompt its turn
+    contract: ClassVar[int] = 3  # samplers go by the rewards: a group with partial credit that differs is mixed
 
     ingest: Done
     policy: Done
@@ -73,11 +74,11 @@ class TrainStage(Step):
 
     @property
     def _directory(self) -> Path:
-        return self.root / "stages" / self.run.name / f"{self.stage}-{self.fingerprint}"
+        return training_directory(self.root, self.run.name, self.stage, self.fingerprint)
 
     def work(self, at: Workshop) -> Work:
         from pipeline_lib.grpo.job import read_result
-        from pipeline_lib.grpo.records import finished_steps
+        from pipeline_lib.grpo.record_files import finished_steps
 
         directory = self._directory
         directory.mkdir(parents=True, exist_ok=True)
@@ -132,7 +133,7 @@ class TrainStage(Step):
 
     def _train(self, directory: Path, at: Workshop, trackers: Trackers) -> None:
         """Launch the worker, carry its records over as they come, and see it end."""
-        from pipeline_lib.grpo.records import finished_steps
+        from pipeline_lib.grpo.record_files import finished_steps
 
         for torn in torn_checkpoints(directory / "checkpoints"):
             at.reporter.say(
@@ -172,7 +173,7 @@ class TrainStage(Step):
         directory: Path, at: Workshop, trackers: Trackers, steps: list[int], *, instead: bool = False
     ) -> dict[str, Any]:
         """Bring the records of `steps` to warehouse and trackers; returns the last one's row of train_steps."""
-        from pipeline_lib.grpo.records import read_step_records
+        from pipeline_lib.grpo.record_files import read_step_records
 
         by_step = [read_step_records(directory / "records", step) for step in steps]
         tables = {

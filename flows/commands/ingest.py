@@ -27,6 +27,10 @@ def ingest_and_account(
     console.print(f"rows        {found.n_rows:>9,}")
     console.print(f"prompts     {found.n_prompts:>9,}  from {', '.join(sources)}; graded by {', '.join(verifiers)}")
     console.print(f"duplicates  {found.n_duplicates:>9,}  merged")
+    if found.n_asked_again:
+        console.print(
+            f"near ones   {found.n_asked_again:>9,}  differ from another prompt in white space or the like; kept"
+        )
     if found.n_not_drawn:
         console.print(f"not drawn   {found.n_not_drawn:>9,}  by the limit")
     console.print(f"left out    {len(found.rejects):>9,}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 from rich.console import Console
 
 from flows.commands.tables import rich_table
@@ -62,20 +63,28 @@ INTERRUPTED = (
 
 def print_status(console: Console, warehouse: Warehouse, run_id: str | None) -> None:
     """All runs, or the steps of one."""
-    interrupted = _literals(interrupted_steps(warehouse))
     if run_id is None:
-        shown = warehouse.snapshot_query(RUNS.format(interrupted=interrupted))
+        shown = warehouse.snapshot_query(RUNS.format(interrupted=_literals(interrupted_steps(warehouse))))
         console.print(rich_table(shown))
     else:
         run_id = the_run(warehouse, run_id)
-        given = {"interrupted": interrupted, "run_id": quoted(run_id), "order": _literals(ORDER)}
-        shown = warehouse.snapshot_query(STEPS.format(**given))
+        shown = steps_of(warehouse, run_id)
         console.print(rich_table(shown.drop_columns(["error"]), title=f"Run {run_id}"))
         for row in shown.to_pylist():
             if row["error"]:
                 console.print(f"stage {row['stage']} · {row['step']} failed: {row['error']}", markup=False)
     if "interrupted" in shown["status"].to_pylist():
         console.print(INTERRUPTED, markup=False, highlight=False)
+
+
+def steps_of(warehouse: Warehouse, run_id: str) -> pa.Table:
+    """The run's steps in order, with their state as it really is: one that nobody works on is interrupted."""
+    given = {
+        "interrupted": _literals(interrupted_steps(warehouse)),
+        "run_id": quoted(run_id),
+        "order": _literals(ORDER),
+    }
+    return warehouse.snapshot_query(STEPS.format(**given))
 
 
 def _literals(texts: Sequence[str]) -> str:

@@ -55,7 +55,7 @@ def fill_batch(
         batch.generate_seconds += rollout.generate_seconds
         batch.verify_seconds += rollout.verify_seconds
         batch.generated_tokens += rollout.generated_tokens
-        sampler.observe([Observation(g.prompt_id, len(g.graded), g.n_correct) for g in rollout.groups])
+        sampler.observe([Observation.of(group) for group in rollout.groups])
         with_signal = [g for g in rollout.groups if g.has_signal]
         sizer.observe(len(rollout.groups), len(with_signal))
         batch.groups += with_signal if sampler.drops_zero_variance else rollout.groups

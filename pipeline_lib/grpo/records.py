@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,23 +52,3 @@ def write_non_finite_batch(directory: Path, step: int, groups: Sequence[RolloutG
     with new_directory(directory / f"step-{step:06d}") as path:
         pq.write_table(groups_to_table(groups), path / "rollouts.parquet", **ROLLOUT_ENCODING)
         write_text(path / "what.txt", what + "\n")
-
-
-def finished_steps(directory: Path) -> list[int]:
-    """Steps whose records are there, ascending."""
-    names = (re.fullmatch(r"step-(\d+)", path.name) for path in directory.glob("step-*"))
-    return sorted(int(match[1]) for match in names if match)
-
-
-def drop_records_after(directory: Path, step: int) -> None:
-    """Remove the records of later steps."""
-    for later in finished_steps(directory):
-        if later > step:
-            shutil.rmtree(directory / f"step-{later:06d}")
-
-
-def read_step_records(directory: Path, step: int) -> dict[str, pa.Table]:
-    """Rows by warehouse table, without the fingerprint, which the task that launched the worker knows."""
-    path = directory / f"step-{step:06d}"
-    names = ("train_steps", "sampler_decisions", "rollout_stats")
-    return {name: pq.read_table(path / f"{name}.parquet") for name in names}

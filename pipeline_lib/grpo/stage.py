@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +32,11 @@ from pipeline_lib.policy import (
 from pipeline_lib.records import Prompt
 from pipeline_lib.rewards.grader import Grader
 from pipeline_lib.rollout import Rollout, SamplingParams, check_agreement, make_engine, roll_out
+from pipeline_lib.rollout.identical import identical_in_words, identical_samples
 from pipeline_lib.sampling import make_sampler
 from pipeline_lib.sampling.priors import make_prior
+
+logger = logging.getLogger(__name__)
 
 
 def run_job(directory: Path, before_step: Callable[[], None], *, launched: bool = False) -> TrainResult:
@@ -128,6 +132,7 @@ class _Rolling:
     def __init__(self, job: TrainJob, trained: Trained, grader: Grader, ranks: Ranks) -> None:
         self._job, self._trained, self._grader, self._ranks = job, trained, grader, ranks
         self._engine = make_engine(job.generation, trained.policy)
+        self._told_of_identical = False
 
     def hand_over(self) -> None:
         """Give the engine the weights as they are. Raises EngineMismatch where it goes on sampling from others."""
@@ -148,7 +153,9 @@ class _Rolling:
         def roll(prompt_ids: Sequence[str], number: int) -> Rollout:
             seed = (self._job.seed * 1_000_003 + number) * ranks.size + ranks.rank
             own = [by_id[i] for i in prompt_ids[ranks.rank :: ranks.size]]
-            parts = ranks.gather(roll_out(self._trained.policy, self._engine, self._grader.grade, own, params, seed))
+            rollout = roll_out(self._trained.policy, self._engine, self._grader.grade, own, params, seed)
+            self._tell_of_identical(rollout)
+            parts = ranks.gather(rollout)
             return Rollout(
                 groups=[parts[i % ranks.size].groups[i // ranks.size] for i in range(len(prompt_ids))],
                 generate_seconds=max(part.generate_seconds for part in parts),
@@ -157,6 +164,12 @@ class _Rolling:
             )
 
         return roll
+
+    def _tell_of_identical(self, rollout: Rollout) -> None:
+        """Once a stage, in the worker's log, which is shown as it comes."""
+        if not self._told_of_identical and identical_samples(rollout.groups):
+            self._told_of_identical = True
+            logger.warning("%s", identical_in_words(rollout.groups))
 
 
 def _validator(directory: Path, job: TrainJob, rolling: _Rolling) -> Callable[[], float | None]:

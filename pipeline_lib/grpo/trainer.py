@@ -17,7 +17,8 @@ from pipeline_lib.grpo.checkpoint import load_checkpoint, read_state, save_check
 from pipeline_lib.grpo.checkpoint_files import checkpoint_path, complete_checkpoints, step_of, torn_checkpoints
 from pipeline_lib.grpo.fill import RollOut, StepBatch, fill_batch
 from pipeline_lib.grpo.metrics import step_row
-from pipeline_lib.grpo.records import drop_records_after, write_non_finite_batch, write_step_records
+from pipeline_lib.grpo.record_files import drop_records_after
+from pipeline_lib.grpo.records import write_non_finite_batch, write_step_records
 from pipeline_lib.grpo.update import NonFiniteUpdate, Reference, UpdateMetrics, update_policy
 from pipeline_lib.records import RolloutGroup, Trajectory
 from pipeline_lib.sampling import PromptSampler, RoundSizer

@@ -118,6 +118,17 @@ class PromptSet:
             kept = contains(self._kept, keys)
             yield from zip(keys[kept].tolist(), questions[kept].tolist(), strict=True)
 
+    @property
+    def n_asked_again(self) -> int:
+        """Prompts that ask what another one of the set asks, but for white space, system prompt or data source.
+
+        They are prompts of their own, as their messages differ. 0 where questions are not known.
+        """
+        if not self._questions:
+            return 0
+        questions = np.fromiter((question for _, question in self.questions()), np.int64)
+        return len(questions) - len(np.unique(questions))
+
     def leave_out(self, reason: str, details: Mapping[int, str]) -> None:
         """Take the prompts of these keys out, with all their rows, which become rejects."""
         if not details:

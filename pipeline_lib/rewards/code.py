@@ -16,7 +16,7 @@ from typing import Any
 from pipeline_lib.records import Prompt, Verdict
 from pipeline_lib.rewards.code_tests import Call, Checks, Script, Test, read_tests, right_value, same_output
 from pipeline_lib.rewards.extract import python_block
-from pipeline_lib.rewards.sandbox import Limits, OutOfTime, Session, Status, find_way
+from pipeline_lib.rewards.sandbox import Launcher, Limits, OutOfTime, Session, Status, find_way
 from pipeline_lib.rewards.sandbox.inside import wire
 from pipeline_lib.rewards.verifier import RIGHT, TOO_SLOW, WRONG, Verifier
 
@@ -28,7 +28,7 @@ class Code(Verifier):
     time_limit = Limits().total_seconds + 30
 
     def __init__(self) -> None:
-        self._way = find_way()
+        self._sandboxes = Launcher(find_way())
 
     def gold_problem(self, prompt: Prompt) -> str | None:
         try:
@@ -42,7 +42,7 @@ class Code(Verifier):
 
     def judge(self, prompt: Prompt, answer: str) -> Verdict:
         tests = read_tests(prompt.gold)
-        with Session(self._way, _limits(prompt), answer) as session:
+        with Session(self._sandboxes, _limits(prompt), answer) as session:
             for test in tests:
                 try:
                     status, right = _run(session, test)

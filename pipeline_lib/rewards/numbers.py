@@ -1,4 +1,4 @@
-"""Numbers as exact fractions: 1,080 and 0.5 and -1/2 and \\frac{1}{2}, with or without a dollar sign."""
+"""Numbers as exact fractions: 1,080 and 0.5 and 1e3 and -1/2 and \\frac{1}{2}, with or without a dollar sign."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ MAX_LENGTH = 1000
 
 _NUMBER = re.compile(
     r"(?P<sign>(?<![0-9A-Za-z_)\]}])[-+])?"  # in 10-5 the minus is an operation
-    r"(?P<value>(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+)"
+    r"(?P<value>(?:(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+)"
+    r"(?:[eE][-+]?[0-9]{1,3}(?![0-9A-Za-z_]))?)"  # three digits: no text may ask for a number that fills the memory
     r"(?:\s*/\s*(?P<denominator>[0-9]+(?:\.[0-9]+)?))?"
 )
 # Not after a digit: 2\frac{1}{2} is a mixed number.

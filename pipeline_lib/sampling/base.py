@@ -9,23 +9,48 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pipeline_lib.records import Outcome
+from pipeline_lib.records import Outcome, RolloutGroup
 
 
 class Observation(NamedTuple):
-    """How one rollout group of a prompt ended: `n` graded completions, `n_correct` of them correct."""
+    """How one rollout group of a prompt ended: `n` graded completions, `n_correct` of them correct.
+
+    `has_signal` says whether the rewards of the group differ. Where they are 1 and 0 for correct and wrong, that is
+    what the counts say as well; with partial credit a group may teach though none of it, or all of it, is correct.
+    """
 
     prompt_id: str
     n: int
     n_correct: int
+    has_signal: bool
+
+    @classmethod
+    def of(cls, group: RolloutGroup) -> Observation:
+        return cls(group.prompt_id, len(group.graded), group.n_correct, group.has_signal)
 
     @property
     def outcome(self) -> Outcome:
+        """What samplers go by: a group is mixed if its rewards differ, whoever of it is correct.
+
+        One whose rewards are equal is of the class that most of it is in; half and half is all_right.
+        """
         if self.n == 0:
             return "ungraded"
-        if self.n_correct == self.n:
-            return "all_right"
-        return "all_wrong" if self.n_correct == 0 else "mixed"
+        if self.has_signal:
+            return "mixed"
+        return "all_right" if 2 * self.n_correct >= self.n else "all_wrong"
+
+    @property
+    def n_high(self) -> int:
+        """How many of the `n` are on the better side of the group's difference.
+
+        The correct ones, where there are correct and wrong ones. Half, where the rewards differ and correctness does
+        not: that they differ is then all that is known, and under a uniform prior the expected share is 1/2. All or
+        none where the rewards are equal.
+        """
+        if not self.has_signal:
+            return self.n if self.outcome == "all_right" else 0
+        return self.n_correct if 0 < self.n_correct < self.n else self.n // 2
 
 
 class Judgement(NamedTuple):

@@ -50,7 +50,7 @@ class InformedPosterior(Posterior):
 
     def observe(self, observations: Sequence[Observation]) -> None:
         if self._drift is not None:
-            self._surprises += [Surprise(self.posterior(o.prompt_id), o.n, o.n_correct) for o in observations]
+            self._surprises += [Surprise(self.posterior(o.prompt_id), o.n, o.n_high) for o in observations]
         super().observe(observations)
 
     def end_step(self) -> None:

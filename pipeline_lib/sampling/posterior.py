@@ -14,7 +14,8 @@ from pipeline_lib.sampling.controller import make_controller
 class Posterior(PromptSampler):
     """keep = max(ε, (V / V_max)^γ), V the chance that a group of the prompt is mixed (see `mixed_probability`).
 
-    The posterior is Beta(a0 + s, b0 + f), s and f the discounted counts of correct and wrong completions. Two
+    The posterior is Beta(a0 + s, b0 + f), s and f the discounted counts of correct and wrong completions, or of those
+    on either side of a group whose rewards differ otherwise (`Observation.n_high`). Two
     things let them fade, both towards the prior. Each further group of the prompt first multiplies them by
     `discount`: a <- λ·a + (1-λ)·a0 + s (MoPPS, arXiv 2507.04632). And each training step since the prompt's last
     group multiplies them by 0.5^(1/half_life), so that a prompt which was skipped for long, while the policy
@@ -74,10 +75,10 @@ class Posterior(PromptSampler):
 
     def _learn(self, observation: Observation) -> None:
         right, wrong = self._faded(observation.prompt_id)
-        discount, n_wrong = self._discount, observation.n - observation.n_correct
+        discount, n_high = self._discount, observation.n_high
         self._counts[observation.prompt_id] = (
-            discount * right + observation.n_correct,
-            discount * wrong + n_wrong,
+            discount * right + n_high,
+            discount * wrong + observation.n - n_high,
             self._steps,
         )
 

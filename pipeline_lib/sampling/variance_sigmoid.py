@@ -28,6 +28,8 @@ class VarianceSigmoid(PromptSampler):
       never filter). pd is not defined there beyond "easy fades, hard is kept": here hard_exploration · (1 - pass
       rate over the window). It was joined with no rule; here it is ε, the keep probability that no v goes below.
 
+    With partial credit p is the share of the group on the better side of its difference (`Observation.n_high`).
+
     The threshold v0 is steered once a training step in which a prompt with history was met, so that the share of
     mixed groups among those rolled out approaches its target.
     """
@@ -62,7 +64,7 @@ class VarianceSigmoid(PromptSampler):
 
     def _learn(self, observation: Observation) -> None:
         rates = self._pass_rates.setdefault(observation.prompt_id, [])
-        rates.append(observation.n_correct / observation.n)
+        rates.append(observation.n_high / observation.n)
         del rates[: -self._longest]
 
     def _steer(self, shares: Mapping[str, float]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.rollouts import IDENTICAL_SAMPLES
 from warehouse import Warehouse
 
 STANDARD_ERRORS = 2.0
@@ -90,7 +91,7 @@ class Patient:
 def examine_run(warehouse: Warehouse, run_id: str) -> Iterator[Symptom]:
     """Symptoms by what they are of; none is not a proof of health."""
     patient = _look_at(warehouse, run_id)
-    for find in (_falls, _too_few_skips, _swings, _scores, _projection, _answers):
+    for find in (_falls, _too_few_skips, _swings, _scores, _projection, _answers, _identical):
         yield from find(patient)
 
 
@@ -173,7 +174,7 @@ def _unstable(patient: Patient, stage: int) -> Iterator[tuple[str, str]]:
 def _too_few_skips(patient: Patient) -> Iterator[Symptom]:
     sampler = patient.config.get("train", {}).get("sampler", {})
     for row in patient.efficiency:
-        zero_variance = (row["share_all_right"] or 0) + (row["share_all_wrong"] or 0)
+        zero_variance = _zero_variance(patient.steps.get(row["stage"], []))
         if row["skip_rate"] is None or row["skip_rate"] > EXPECTED_SKIPS or zero_variance < EXPECTED_ZERO_VARIANCE:
             continue
         what = (
@@ -181,6 +182,12 @@ def _too_few_skips(patient: Patient) -> Iterator[Symptom]:
         )
         for cause, remedy in _why_few_skips(patient, row, sampler):
             yield Symptom(row["stage"], what, cause, remedy)
+
+
+def _zero_variance(steps: list[dict[str, Any]]) -> float:
+    """Share of the groups of a stage whose rewards are all one, whoever of them is correct."""
+    groups = [(row["frac_reward_zero_std"] or 0.0, row["prompts_rolled_out"]) for row in steps]
+    return sum(share * n for share, n in groups) / max(1, sum(n for _, n in groups))
 
 
 def _why_few_skips(patient: Patient, row: dict[str, Any], sampler: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -282,6 +289,18 @@ def _answers(patient: Patient) -> Iterator[Symptom]:
                 f"{cut:.0%} of the completions were cut off",
                 "they reached the longest that is allowed before they stopped",
                 "raise generation.max_tokens, or set train.loss.mask_truncated",
+            )
+
+
+def _identical(patient: Patient) -> Iterator[Symptom]:
+    for (metric, stage), rows in sorted(patient.facts.items()):
+        if metric == IDENTICAL_SAMPLES:
+            n, times = sum(row["n"] for row in rows.values()), max(row["value"] for row in rows.values())
+            yield Symptom(
+                stage,
+                f"each of the {n} prompts of {len(rows)} shards got the same completion {times:.0f} times",
+                "the engine draws all completions of a prompt with one seed",
+                "generation.engine: {type: transformers}, or a server that takes n completions in one request",
             )
 
 

@@ -375,7 +375,21 @@ def in_this_process(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int
     return ended.value.code, captured.out, captured.err
 
 
-NAMES = ["run", "plan", "status", "ingest", "sql", "query", "schema", "report", "gc", "doctor", "export", "import"]
+NAMES = [
+    "run",
+    "plan",
+    "status",
+    "watch",
+    "ingest",
+    "sql",
+    "query",
+    "schema",
+    "report",
+    "gc",
+    "doctor",
+    "export",
+    "import",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -17,7 +17,7 @@ import pytest
 from flow_cases import TIMES, TINY, command, environment, processes_marked, rlsift, rows, wait_until, write_config
 
 from pipeline_lib.grpo.checkpoint_files import complete_checkpoints
-from pipeline_lib.grpo.records import finished_steps
+from pipeline_lib.grpo.record_files import finished_steps
 
 pytestmark = [
     pytest.mark.slow,

@@ -26,7 +26,7 @@ from pipeline_lib.config import (
     UniformSampler,
     VarianceSigmoidSampler,
 )
-from pipeline_lib.grpo.records import finished_steps
+from pipeline_lib.grpo.record_files import finished_steps
 from pipeline_lib.grpo.trainer import NothingGraded, Trainer
 from pipeline_lib.policy import Policy
 from pipeline_lib.rollout import Rollout
@@ -163,7 +163,7 @@ def test_uniform_goes_on_while_any_prompt_of_the_pool_has_signal(tmp_path: Path)
     ids=lambda sampler: sampler.type,
 )
 def test_a_pool_that_is_skipped_whole_ends_the_stage(sampler: Any, tmp_path: Path) -> None:
-    history = [Observation(f"p{i:02d}", 8, 8) for i in range(12) for _ in range(60)]
+    history = [Observation(f"p{i:02d}", 8, 8, False) for i in range(12) for _ in range(60)]
     trainer = trainer_of(tmp_path, sampler, lambda p, call: pytest.fail("all are skipped"), history=history)
     ended_early = trainer.train(lambda: None)
     assert ended_early is not None and "of 12 prompts 12 were skipped" in ended_early
@@ -172,7 +172,7 @@ def test_a_pool_that_is_skipped_whole_ends_the_stage(sampler: Any, tmp_path: Pat
 
 def test_posterior_never_skips_the_whole_pool(tmp_path: Path) -> None:
     """Its likeliest prompt is always kept, however unlikely it is."""
-    history = [Observation(f"p{i:02d}", 8, 8) for i in range(12) for _ in range(i)]
+    history = [Observation(f"p{i:02d}", 8, 8, False) for i in range(12) for _ in range(i)]
     sampler = PosteriorSampler(exploration=1e-15, sharpness=8, half_life=10**6)
     calls: list[list[str]] = []
     trainer = trainer_of(tmp_path, sampler, lambda p, call: calls.append([p]) or RIGHT, history=history)

@@ -146,7 +146,7 @@ def test_fewer_prompts_than_a_batch(sampler: Any) -> None:
 
 
 def test_a_pool_that_is_skipped_whole_gives_an_empty_batch() -> None:
-    history = [Observation(p, 8, 8) for p in pool_of(10) for _ in range(60)]
+    history = [Observation(p, 8, 8, False) for p in pool_of(10) for _ in range(60)]
     loop = Loop(GresoSampler(exploration=1e-15), pool_of(10), history=history, prompts_per_step=4)
     batch = loop.step(lambda p, call: pytest.fail("every prompt was skipped"))
     assert batch.groups == [] and batch.rounds == 0
@@ -168,6 +168,17 @@ def test_equal_partial_credit_is_no_signal_and_one_loser_keeps_its_group_whole(s
     assert batch.rounds == 2
     assert ids(batch.groups + batch.carried) == loop.calls[1]
     assert {len(g.trajectories) for g in batch.groups} == {8}
+
+
+def test_greso_goes_on_with_prompts_of_which_no_answer_is_correct_and_some_are_better() -> None:
+    loop = Loop(GresoSampler(), pool_of(12), prompts_per_step=4)
+    for _ in range(20):
+        batch = loop.step(lambda p, call: [0.0, 0.2, 0.4, 0.2] if p < "p006" else WRONG)
+    rolled_out = {d.prompt_id for d in batch.decisions if d.keep}
+    assert {g.prompt_id for g in batch.groups} <= set(pool_of(6))
+    assert all(d.keep for d in batch.decisions if d.prompt_id < "p006") and rolled_out
+    assert {d.reason for d in batch.decisions if d.prompt_id < "p006"} == {"mixed"}
+    assert all(d.reason.startswith("all_wrong × ") for d in batch.decisions if d.prompt_id >= "p006")
 
 
 @every_sampler

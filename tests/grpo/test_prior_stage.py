@@ -35,7 +35,7 @@ class Stopped(Exception):
 
 def test_a_stage_with_priors_resumes_and_leaves_its_outcomes(tmp_path: Path) -> None:
     prompts = chain_prompts(32)
-    history = [Observation(p.prompt_id, 4, i % 5) for i, p in enumerate(prompts[:24])]
+    history = [Observation(p.prompt_id, 4, i % 5, 0 < i % 5 < 4) for i, p in enumerate(prompts[:24])]
     straight, stopped = (write_training_job(tmp_path / name / "stage", TRAIN, prompts, history) for name in ("a", "b"))
     run_job(straight, lambda: None)
     steps = iter([None, None, None])

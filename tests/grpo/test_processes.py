@@ -17,7 +17,7 @@ from worker_cases import PATIENCE, alive, needs_proc, run_to_the_end, start, wai
 from pipeline_lib.config import Backend, DapoLoss, DeepSpeedBackend, Lora, TorchBackend, Train
 from pipeline_lib.grpo.checkpoint_files import complete_checkpoints
 from pipeline_lib.grpo.job import read_result
-from pipeline_lib.grpo.records import finished_steps
+from pipeline_lib.grpo.record_files import finished_steps
 from pipeline_lib.grpo.worker import ERROR
 from pipeline_lib.policy import load_policy
 from pipeline_lib.rollout import read_groups

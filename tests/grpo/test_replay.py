@@ -25,7 +25,8 @@ from pipeline_lib.config import (
     VarianceSigmoidSampler,
 )
 from pipeline_lib.grpo.fill import fill_batch
-from pipeline_lib.grpo.records import finished_steps, write_step_records
+from pipeline_lib.grpo.record_files import finished_steps
+from pipeline_lib.grpo.records import write_step_records
 from pipeline_lib.rollout import rollout_stats
 from pipeline_lib.sampling import Decision, Observation, RoundSizer, make_sampler
 from pipeline_lib.tracking.trackers import Trackers
@@ -94,7 +95,7 @@ def read_history(warehouse: Warehouse) -> list[Observation]:
 
 
 DECISIONS = """
-    SELECT step, decisions.* EXCLUDE (fingerprint, step, position), n, n_correct
+    SELECT step, decisions.* EXCLUDE (fingerprint, step, position), n, n_correct, has_signal
     FROM train_steps
     LEFT JOIN sampler_decisions AS decisions USING (fingerprint, step)
     LEFT JOIN rollout_stats USING (fingerprint, step, prompt_id)
@@ -115,7 +116,7 @@ def replay(sampler: Sampler, history: list[Observation], rows: list[dict[str, An
             kept = [row for row in recorded if row["keep"]]
             # Where the last one was skipped, more were asked for than there were.
             decided += chooser.propose(len(kept) + (not recorded[-1]["keep"]))
-            chooser.observe([Observation(row["prompt_id"], row["n"], row["n_correct"]) for row in kept])
+            chooser.observe([Observation(*(row[key] for key in Observation._fields)) for row in kept])
         chooser.end_step()
     return decided
 
@@ -150,7 +151,7 @@ def test_a_history_that_differs_in_one_group_is_told_by_the_decisions(tmp_path: 
     warehouse = Warehouse(tmp_path / "root")
     record_offline_rollouts(warehouse)
     history = read_history(warehouse)
-    other = [Observation(h.prompt_id, h.n, h.n // 2) if h.prompt_id == "p00" else h for h in history]
+    other = [Observation(h.prompt_id, h.n, h.n // 2, True) if h.prompt_id == "p00" else h for h in history]
     assert other != history
     decided = [
         make_sampler(PosteriorSampler(), POOL, told, SEED, group_size=4).propose(len(POOL)) for told in (history, other)

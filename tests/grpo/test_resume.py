@@ -22,7 +22,7 @@ from worker_cases import PATIENCE, alive, needs_proc, run_to_the_end, start, wai
 from pipeline_lib.config import DapoLoss, GresoSampler, Refill, Train
 from pipeline_lib.grpo.checkpoint_files import complete_checkpoints
 from pipeline_lib.grpo.job import read_result
-from pipeline_lib.grpo.records import finished_steps
+from pipeline_lib.grpo.record_files import finished_steps
 from pipeline_lib.grpo.stage import run_job
 from pipeline_lib.records import Prompt
 from pipeline_lib.sampling import Observation
@@ -179,7 +179,7 @@ def test_killed_at_any_moment_it_ends_in_the_same_bytes(undisturbed: Path, tmp_p
 def nothing_to_learn(tmp_path: Path) -> Path:
     """Every prompt has so long a zero-variance history that the sampler skips it."""
     pool = prompts()[:6]
-    history = [Observation(p.prompt_id, 4, 4) for p in pool for _ in range(60)]
+    history = [Observation(p.prompt_id, 4, 4, False) for p in pool for _ in range(60)]
     sampler = GresoSampler(exploration=1e-15)
     config = CONFIG.model_copy(update={"steps": 50, "sampler": sampler, "loss": DapoLoss()})
     return write_training_job(tmp_path / "stage", config, pool, history)

@@ -80,3 +80,18 @@ def test_the_key_knows_roles() -> None:
     assert question_key([{"role": "user", "content": "a"}], "") != question_key(
         [{"role": "assistant", "content": "a"}], ""
     )
+
+
+def test_prompts_that_differ_in_white_space_alone_are_counted_and_kept(tmp_path: Path) -> None:
+    asked = ["What is 1 + 1?", "What is 1 +  1?", "  What is\n1 + 1?", "What is 2 + 2?", "What is 2 + 2?"]
+    found = ingest([source(tmp_path / "train.jsonl", asked)], set_name="train", held_out=held_out_of())
+    assert (found.n_prompts, found.n_duplicates, found.n_asked_again) == (4, 1, 2)
+
+
+def test_a_prompt_that_was_left_out_is_asked_by_nobody(tmp_path: Path) -> None:
+    asked = {"Is it a?": "1", "Is it a? ": "2", "Is it  a?": "1"}
+    rows = [{"prompt": prompt.rstrip(), "answer": answer} for prompt, answer in asked.items()]
+    path = tmp_path / "train.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    found = ingest([FileSource(path=str(path))], set_name="train", held_out=held_out_of())
+    assert (found.n_prompts, found.n_asked_again) == (1, 0)

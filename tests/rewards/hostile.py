@@ -27,6 +27,8 @@ while True:
     "one file without end": "with open('big', 'wb') as f:\n    while True: f.write(bytes(2**20))",
     "kills everybody": "import os, signal\nos.kill(-1, signal.SIGKILL)\n"
     "os.kill(os.getppid(), signal.SIGKILL)\nraise KeyError",
+    "interrupts everybody": "import os\nfor number in range(1, 32):\n    for pid in (1, os.getppid()):\n"
+    "        try: os.kill(pid, number)\n        except OSError: pass\nraise KeyError",
     "kills its group": "import os, signal\nos.killpg(0, signal.SIGKILL)",
     "stops its parent": "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)\nraise KeyError",
     "a shell": "import subprocess\nsubprocess.run('true', shell=True, check=True)",

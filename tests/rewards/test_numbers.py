@@ -25,6 +25,12 @@ def test_decimals(value: Decimal) -> None:
     assert plain_number(f"{value:f}") == plain_number(f"{value:,f}") == Fraction(value)
 
 
+@given(st.integers(-(10**6), 10**6), st.integers(-300, 300), st.sampled_from("eE"))
+def test_scientific_notation(mantissa: int, exponent: int, letter: str) -> None:
+    value = mantissa * Fraction(10) ** exponent
+    assert plain_number(f"{mantissa}{letter}{exponent}") == last_number(f"x = {mantissa}{letter}{exponent}.") == value
+
+
 @given(st.integers(), st.integers(min_value=1))
 def test_fractions(numerator: int, denominator: int) -> None:
     value = Fraction(numerator, denominator)
@@ -37,7 +43,9 @@ def test_any_text_is_safe(text: str) -> None:
     plain_number(text), first_number(text), last_number(text)
 
 
-@pytest.mark.parametrize("text", ["", "x", "1/0", "50%", "1 2", "3,4", "2\\frac{1}{2}", "1e5", "0x10", "9" * 5000])
+@pytest.mark.parametrize(
+    "text", ["", "x", "1/0", "50%", "1 2", "3,4", "2\\frac{1}{2}", "1e9999", "1e", "e5", "0x10", "9" * 5000]
+)
 def test_what_is_no_plain_number(text: str) -> None:
     assert plain_number(text) is None
 
@@ -55,6 +63,11 @@ def test_what_is_no_plain_number(text: str) -> None:
         ("\\frac{1}{2}", Fraction(1, 2)),
         ("a = 1/0", None),
         ("none", None),
+        ("about 1.5e3 of them", 1500),
+        ("2.5E-2.", Fraction(1, 40)),
+        ("so 1e+2", 100),
+        ("item 3e4x", 4),
+        ("10^1e99999", 99999),
     ],
 )
 def test_the_last_number(text: str, value: Fraction | None) -> None:

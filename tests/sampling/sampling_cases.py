@@ -31,10 +31,15 @@ EXPLORATION = {"greso": 0.01, "posterior": 0.01, "variance_sigmoid": 0.01}
 """ε by type; samplers that keep everything have none."""
 
 
+def binary(prompt_id: str, n: int, n_correct: int) -> Observation:
+    """A group of `n` whose rewards are 1 and 0 for correct and wrong."""
+    return Observation(prompt_id, n, n_correct, 0 < n_correct < n)
+
+
 def observed(prompt_id: str, outcome: Outcome) -> Observation:
     """A group of 8 (or of none that could be graded) with this outcome."""
     n_correct = {"all_right": 8, "all_wrong": 0, "mixed": 3, "ungraded": 0}[outcome]
-    observation = Observation(prompt_id, 0 if outcome == "ungraded" else 8, n_correct)
+    observation = binary(prompt_id, 0 if outcome == "ungraded" else 8, n_correct)
     assert observation.outcome == outcome
     return observation
 

@@ -6,10 +6,10 @@ import math
 import random
 
 import pytest
-from sampling_cases import POOL, observed
+from sampling_cases import POOL, binary, observed
 
 from pipeline_lib.config import FixedStep, PosteriorSampler
-from pipeline_lib.sampling import Beta, Observation, make_sampler, mixed_probability
+from pipeline_lib.sampling import Beta, make_sampler, mixed_probability
 from pipeline_lib.sampling.posterior import Posterior
 
 
@@ -27,22 +27,22 @@ def skip_steps(sampler: Posterior, n: int) -> None:
 def test_each_further_group_fades_the_earlier_ones_towards_the_prior() -> None:
     sampler = posterior_sampler(PosteriorSampler(discount=0.5, prior_right=2, prior_wrong=3))
     assert sampler.posterior("p000") == (2, 3)
-    sampler.observe([Observation("p000", 8, 6)])
+    sampler.observe([binary("p000", 8, 6)])
     assert sampler.posterior("p000") == (8, 5)
-    sampler.observe([Observation("p000", 4, 1)])
+    sampler.observe([binary("p000", 4, 1)])
     # MoPPS: a <- λ·a + (1-λ)·a0 + s
     assert sampler.posterior("p000") == pytest.approx((0.5 * 8 + 0.5 * 2 + 1, 0.5 * 5 + 0.5 * 3 + 3))
 
 
 def test_each_step_without_a_group_fades_the_counts_by_the_half_life() -> None:
     sampler = posterior_sampler(PosteriorSampler(discount=1.0, half_life=4))
-    sampler.observe([Observation("p000", 8, 8), Observation("p001", 8, 8)])
+    sampler.observe([binary("p000", 8, 8), binary("p001", 8, 8)])
     skip_steps(sampler, 4)
     assert sampler.posterior("p000") == pytest.approx((1 + 4, 1))
     skip_steps(sampler, 2)
     assert sampler.posterior("p000") == pytest.approx((1 + 4 / math.sqrt(2), 1))
     # A group in between does not restart the fading of what was there before.
-    sampler.observe([Observation("p001", 8, 0)])
+    sampler.observe([binary("p001", 8, 0)])
     skip_steps(sampler, 2)
     assert sampler.posterior("p001") == pytest.approx((1 + 8 / 4, 1 + 8 / math.sqrt(2)))
 

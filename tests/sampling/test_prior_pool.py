@@ -15,6 +15,7 @@ from pydantic import ValidationError
 pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra `difficulty`)")
 
 from prior_cases import answered, rates_of, sums
+from sampling_cases import binary
 
 from pipeline_lib.config import ClusterPrior, DriftDetector, NoPrior, PosteriorSampler, PredictorPrior, PriorBase
 from pipeline_lib.config_file import load_config
@@ -54,7 +55,7 @@ def sampler_of(config: PosteriorSampler, history: list[Observation] | None = Non
 def observe(decisions: list[Decision], step: int) -> list[Observation]:
     rng = random.Random(step)
     kept = [d.prompt_id for d in decisions if d.keep]
-    return [Observation(p, 8, sum(rng.random() < RATES[p] for _ in range(8))) for p in kept]
+    return [binary(p, 8, sum(rng.random() < RATES[p] for _ in range(8))) for p in kept]
 
 
 def play(sampler: PromptSampler, steps: range) -> list[Decision]:
@@ -99,7 +100,7 @@ def posterior(sampler: PromptSampler, prompt_id: str) -> Beta:
 
 
 def test_priors_are_fitted_before_the_first_proposal_and_then_every_few_steps() -> None:
-    history = [Observation(p.prompt_id, 8, round(8 * RATES[p.prompt_id])) for p in POOL[:40]]
+    history = [binary(p.prompt_id, 8, round(8 * RATES[p.prompt_id])) for p in POOL[:40]]
     sampler = sampler_of(PREDICTOR, history)
     unknown = POOL[50].prompt_id
     sampler.propose(0)
@@ -115,7 +116,7 @@ def test_priors_are_fitted_before_the_first_proposal_and_then_every_few_steps() 
 
 
 def test_a_prompt_with_a_history_has_its_own_outcomes_on_top_of_its_prior() -> None:
-    sampler = sampler_of(CLUSTERS, [Observation(POOL[0].prompt_id, 8, 8), Observation(POOL[1].prompt_id, 8, 0)])
+    sampler = sampler_of(CLUSTERS, [binary(POOL[0].prompt_id, 8, 8), binary(POOL[1].prompt_id, 8, 0)])
     sampler.propose(0)
     prior = Beta(*sampler.state_dict()["priors"][POOL[0].prompt_id])
     assert posterior(sampler, POOL[0].prompt_id) == pytest.approx((prior.a + 8, prior.b))
@@ -123,24 +124,24 @@ def test_a_prompt_with_a_history_has_its_own_outcomes_on_top_of_its_prior() -> N
 
 
 def test_an_alarm_lowers_the_discount_of_the_groups_that_follow() -> None:
-    history = [Observation(p.prompt_id, 8, 8) for p in POOL]
+    history = [binary(p.prompt_id, 8, 8) for p in POOL]
     config = PosteriorSampler(half_life=1e12, discount=1.0, drift=DriftDetector(threshold=1.0, discount=0.25))
     sampler = sampler_of(config, history)
     seen, unseen = POOL[0].prompt_id, POOL[1].prompt_id
-    sampler.observe([Observation(seen, 8, 0)])
+    sampler.observe([binary(seen, 8, 0)])
     assert posterior(sampler, seen) == Beta(1 + 8, 1 + 8)
     sampler.end_step()
     assert sampler.metrics()["drift_alarms"] == 1 and sampler.metrics()["discount"] == 0.25
     assert posterior(sampler, unseen) == pytest.approx(Beta(1 + 8, 1))
-    sampler.observe([Observation(seen, 8, 0)])
+    sampler.observe([binary(seen, 8, 0)])
     # Of 8 and 8, 2 and 2 are left when the next group comes.
     assert posterior(sampler, seen) == pytest.approx(Beta(1 + 2, 1 + 2 + 8))
 
 
 def test_the_window_keeps_the_newest_outcomes() -> None:
     prior = PoolPrior(PredictorPrior(window=3), POOL, seed=0, device=CPU)
-    prior.observe([Observation(p.prompt_id, 8, i) for i, p in enumerate(POOL[:5])])
-    prior.observe([Observation("elsewhere", 8, 1), Observation(POOL[5].prompt_id, 0, 0)])  # no text; ungraded
+    prior.observe([binary(p.prompt_id, 8, i) for i, p in enumerate(POOL[:5])])
+    prior.observe([binary("elsewhere", 8, 1), binary(POOL[5].prompt_id, 0, 0)])  # no text; ungraded
     assert [row[0] for row in prior.state_dict()["rows"]] == [p.prompt_id for p in POOL[2:5]]
 
 
@@ -148,7 +149,7 @@ def test_the_window_keeps_the_newest_outcomes() -> None:
 def test_what_is_fitted_hangs_on_the_outcomes_and_not_on_the_prompts_order(
     config: PredictorPrior | ClusterPrior,
 ) -> None:
-    history = [Observation(p.prompt_id, 8, round(8 * RATES[p.prompt_id])) for p in POOL[:40]]
+    history = [binary(p.prompt_id, 8, round(8 * RATES[p.prompt_id])) for p in POOL[:40]]
     one, other = (PoolPrior(config, pool, seed=0, device=CPU) for pool in (POOL, POOL[::-1]))
     one.observe(history)
     other.observe(history)
@@ -158,7 +159,7 @@ def test_what_is_fitted_hangs_on_the_outcomes_and_not_on_the_prompts_order(
 
 def test_a_new_task_starts_from_an_old_ones_outcomes(tmp_path: Path) -> None:
     old = PoolPrior(PredictorPrior(), POOL, seed=0, device=CPU)
-    old.observe([Observation(p.prompt_id, 8, round(8 * RATES[p.prompt_id])) for p in POOL])
+    old.observe([binary(p.prompt_id, 8, round(8 * RATES[p.prompt_id])) for p in POOL])
     old.save(tmp_path / "prior.jsonl")
     new_texts = sums(50, seed=9, source="never seen")
     new = [Prompt(t.data_source, ({"role": "user", "content": t.text},), gold="1", verifier="exact") for t in new_texts]
@@ -210,7 +211,7 @@ def test_embeddings_tell_likeness_where_a_model_is_given(monkeypatch: pytest.Mon
 
     monkeypatch.setattr("pipeline_lib.sampling.priors.vectors.embed", embed)
     prior = PoolPrior(ClusterPrior(embedding_model="words"), POOL, seed=0, device=CPU)
-    prior.observe([Observation(p.prompt_id, 8, 0 if "*" in p.messages[-1]["content"] else 8) for p in POOL[:20]])
+    prior.observe([binary(p.prompt_id, 8, 0 if "*" in p.messages[-1]["content"] else 8) for p in POOL[:20]])
     believed = prior.fit()
     assert all((believed[p.prompt_id].mean < 0.5) == ("*" in p.messages[-1]["content"]) for p in POOL)
     assert len(asked) == len(set(asked))  # each once

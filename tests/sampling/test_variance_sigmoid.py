@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from sampling_cases import POOL, observed
+from sampling_cases import POOL, binary, observed
 
 from pipeline_lib.config import FixedStep, Ramp, VarianceSigmoidSampler
 from pipeline_lib.sampling import Observation
@@ -31,30 +31,30 @@ def keep_probability(sampler: VarianceSigmoid, prompt_id: str = "p000") -> float
 
 def test_keep_probability_by_hand() -> None:
     # p = 3/8: v = 15/64; keep = 0.02 + 0.98 / (1 + e^(-40 · (15/64 - 0.05)))
-    sampler = sampler_with(STEADY, Observation("p000", 8, 3))
+    sampler = sampler_with(STEADY, binary("p000", 8, 3))
     assert keep_probability(sampler) == pytest.approx(0.02 + 0.98 / (1 + math.exp(-40 * (15 / 64 - 0.05))))
     # all wrong: v = 0; keep = 0.02 + 0.98 / (1 + e^2)
-    assert keep_probability(sampler_with(STEADY, Observation("p000", 8, 0))) == pytest.approx(
+    assert keep_probability(sampler_with(STEADY, binary("p000", 8, 0))) == pytest.approx(
         0.02 + 0.98 / (1 + math.exp(2))
     )
 
 
 def test_the_more_variance_the_likelier_kept_and_the_unseen_are_kept() -> None:
-    kept = [keep_probability(sampler_with(STEADY, Observation("p000", 8, n))) for n in range(9)]
+    kept = [keep_probability(sampler_with(STEADY, binary("p000", 8, n))) for n in range(9)]
     assert kept[:5] == sorted(set(kept[:5]))
     assert kept == kept[::-1]
     assert keep_probability(sampler_with(STEADY)) == 1.0
 
 
 def test_it_is_the_variance_within_groups_and_not_the_drift_between_them() -> None:
-    drifting = sampler_with(STEADY, Observation("p000", 8, 0), Observation("p000", 8, 8))
-    constant = sampler_with(STEADY, Observation("p000", 8, 0), Observation("p000", 8, 0))
+    drifting = sampler_with(STEADY, binary("p000", 8, 0), binary("p000", 8, 8))
+    constant = sampler_with(STEADY, binary("p000", 8, 0), binary("p000", 8, 0))
     assert keep_probability(drifting) == keep_probability(constant)
 
 
 def test_only_the_window_counts_and_it_widens_with_the_epochs() -> None:
     config = STEADY.model_copy(update={"window": Ramp(start=2, end=4, over=2)})
-    sampler = sampler_with(config, *[Observation("p000", 8, n) for n in (4, 4, 4, 0, 0)])
+    sampler = sampler_with(config, *[binary("p000", 8, n) for n in (4, 4, 4, 0, 0)])
     variances = []
     for epoch in range(4):
         assert sampler.epoch == epoch
@@ -69,7 +69,7 @@ def test_only_the_window_counts_and_it_widens_with_the_epochs() -> None:
 
 def test_the_sharpness_rises_with_the_steps() -> None:
     config = STEADY.model_copy(update={"sharpness": Ramp(start=10, end=100, over=3)})
-    sampler = sampler_with(config, Observation("p000", 8, 0))
+    sampler = sampler_with(config, binary("p000", 8, 0))
     seen = []
     for _ in range(5):
         seen.append((sampler.metrics()["sharpness"], keep_probability(sampler)))
@@ -87,7 +87,7 @@ def test_exploration_is_the_greater_of_the_annealed_one_and_that_of_hard_prompts
             "hard_exploration": 0.05,
         }
     )
-    sampler = sampler_with(config, Observation("p000", 8, 0), Observation("p001", 8, 8))
+    sampler = sampler_with(config, binary("p000", 8, 0), binary("p001", 8, 8))
     floors = []
     for epoch in range(4):
         floors.append((keep_probability(sampler, "p000"), keep_probability(sampler, "p001")))

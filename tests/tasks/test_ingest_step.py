@@ -74,6 +74,7 @@ def test_a_step_counts_what_it_kept_and_left_out(ingest_step: Any, tmp_path: Pat
         "rows": 6,
         "prompts": 2,
         "duplicates": 1,
+        "asked_again": 0,
         "rejects": {"no_prompt": 1, "in_validation_or_evaluation_set": 1, "prompt_too_long": 1},
         "contamination": {"validation/v": 1},
     }

@@ -99,7 +99,7 @@ def test_a_fall_that_nothing_explains_says_so(tmp_path: Path) -> None:
     assert "nothing here explains it" in symptom.cause and "train.validation" in symptom.remedy
 
 
-FEW_SKIPS = {"prompts_skipped": 0, "prompts_rolled_out": 4, "solved_some": 1, "solved_all": 3}
+FEW_SKIPS = {"prompts_skipped": 0, "prompts_rolled_out": 4, "frac_reward_zero_std": 0.75}
 
 
 @pytest.mark.parametrize(
@@ -120,6 +120,12 @@ def test_a_low_skip_rate_beside_much_zero_variance_is_explained(
     assert symptom.cause.startswith(cause)
 
 
+def test_groups_that_differ_by_partial_credit_have_signal_though_none_is_correct(tmp_path: Path) -> None:
+    rows = healthy()
+    set_all(rows["train_steps"], **FEW_SKIPS | {"frac_reward_zero_std": 0.0, "solved_some": 0, "solved_none": 4})
+    assert symptoms(tmp_path, rows, {"type": "uniform"}) == []
+
+
 def test_a_history_that_was_not_joined_and_too_few_epochs_are_causes(tmp_path: Path) -> None:
     rows = healthy()
     del rows["rollout_stats"]
@@ -136,6 +142,7 @@ def test_a_history_that_was_not_joined_and_too_few_epochs_are_causes(tmp_path: P
         ("share_tied", "", 0.5, "50% of 100 prompts with a gradient share their score with another"),
         ("effective_prompts", "gsm", 2.0, "2.0 prompts carry the influence for gsm of 100"),
         ("projection_inner_product_mean", "", 0.2, "the projection changes inner products by 0.200 of the lengths"),
+        ("identical_samples", "shard 3", 8, "each of the 100 prompts of 1 shards got the same completion 8 times"),
     ],
 )
 def test_scores_that_tell_little_are_told_of(
@@ -184,5 +191,6 @@ def test_every_remedy_names_keys_that_the_config_has() -> None:
         "max_tokens",
         "mask_truncated",
         "take_best",
+        "engine",
     ):
         assert key in source and f'"{key}"' in schema

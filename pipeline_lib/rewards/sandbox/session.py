@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import select
 import time
-from subprocess import TimeoutExpired
 from types import TracebackType
 from typing import Any, Literal
 
 from pipeline_lib.rewards.sandbox.inside import wire
-from pipeline_lib.rewards.sandbox.launch import Way, start
+from pipeline_lib.rewards.sandbox.launch import Launcher, Way
 from pipeline_lib.rewards.sandbox.limits import Limits
 
 Status = Literal["exited", "failed", "timeout", "output"]
 """exited: with code 0. failed: otherwise. timeout: out of time. output: printed more than it may."""
 
 PATIENCE = 1.0
+"""Seconds for a supervisor that has no more requests to end by itself."""
 
 
 class SandboxError(RuntimeError):
@@ -29,15 +29,20 @@ class OutOfTime(Exception):
 class Session:
     """One program. Use as a context manager; leaving it ends every process of the sandbox.
 
+    With a launcher its warm parent stays for the next session; with a way alone it is started for this one.
     Each method raises OutOfTime, and SandboxError where the sandbox breaks.
     """
 
-    def __init__(self, way: Way, limits: Limits, source: str) -> None:
+    def __init__(self, sandboxes: Launcher | Way, limits: Limits, source: str) -> None:
         self._source = source
         self._deadline = time.monotonic() + limits.total_seconds
+        launcher = sandboxes if isinstance(sandboxes, Launcher) else Launcher(sandboxes)
+        self._own_launcher = None if launcher is sandboxes else launcher
         try:
-            self._process = start(way, limits)
+            self._supervisor = launcher.start(limits)
         except OSError as error:
+            if self._own_launcher is not None:
+                launcher.close()
             raise SandboxError(str(error)) from None
 
     def __enter__(self) -> Session:
@@ -55,17 +60,9 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """An idle supervisor ends when its requests do; a busy one is killed, and all below it with it."""
-        process = self._process
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-        process.stdin.close()
-        try:
-            process.wait(PATIENCE)
-        except TimeoutExpired:
-            process.kill()
-            process.wait()
-        process.stdout.close()
-        process.stderr.close()
+        self._supervisor.close(PATIENCE)
+        if self._own_launcher is not None:
+            self._own_launcher.close()
 
     def run(self, stdin: str) -> tuple[Status, str]:
         """Status and standard output of the program, run as a script."""
@@ -85,26 +82,19 @@ class Session:
         return self._ask({"program": self._source}, {"checks": checks})["status"]
 
     def _ask(self, *requests: dict[str, Any]) -> Any:
-        assert self._process.stdin is not None
         for request in requests:
             try:
-                wire.send(self._process.stdin.fileno(), request)
+                wire.send(self._supervisor.requests, request)
             except BrokenPipeError:
                 break  # what it said before it ended is still to be read
         return self._receive()
 
     def _receive(self) -> Any:
-        assert self._process.stdout is not None
-        reports, waiting = self._process.stdout.fileno(), select.poll()
+        reports, waiting = self._supervisor.reports, select.poll()
         waiting.register(reports, select.POLLIN)
         if not waiting.poll(max(0.0, self._deadline - time.monotonic()) * 1000):
             raise OutOfTime
         try:
             return wire.receive(reports)
         except EOFError:
-            raise SandboxError(f"the sandbox ended by itself: {self._last_words()}") from None
-
-    def _last_words(self) -> str:
-        _, errors = self._process.communicate()
-        lines = (errors or b"").decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"exit code {self._process.returncode}"
+            raise SandboxError(f"the sandbox ended by itself: {self._supervisor.last_words()}") from None

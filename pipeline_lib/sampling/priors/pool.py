@@ -68,7 +68,7 @@ class PoolPrior:
     def observe(self, observations: Sequence[Observation]) -> None:
         """Take in rollout groups, oldest first; those of prompts outside the pool have no text and are left out."""
         self._rows.extend(
-            Row(self._text_of[o.prompt_id], o.n, o.n_correct)
+            Row(self._text_of[o.prompt_id], o.n, o.n_high)
             for o in observations
             if o.n > 0 and o.prompt_id in self._text_of
         )

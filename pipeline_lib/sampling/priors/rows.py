@@ -19,7 +19,7 @@ class Text(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A text with `n` graded completions, `n_correct` of them right."""
+    """A text with `n` graded completions, `n_correct` of them right (see `Observation.n_high` for partial credit)."""
 
     text: Text
     n: int

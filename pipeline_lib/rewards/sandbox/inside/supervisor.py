@@ -2,7 +2,7 @@
 
 It is out of the program's reach: another process, which the filter lets nobody trace and the namespace nobody kill.
 It never knows what a right answer is, except that of a check, which it reads after the program's process was split off.
-Requests come by standard input, reports go by standard output; see `serve_requests`.
+Requests come by one pipe, reports go by another; see `serve_requests`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 from . import program, wire
 from .confine import confine
@@ -25,7 +25,7 @@ from .namespaces import enter
 # What programs import most often costs a child nothing when it is loaded here.
 WARM = "bisect collections functools heapq itertools math operator re typing"
 CHUNK = 2**16
-# Above the descriptors that a supervisor ever has open.
+# Above the descriptors that a supervisor, or the server that forked it, ever has open.
 MAX_FD = 256
 # Root's sandboxes take a user each, far from those that people and services have: the kernel counts threads by user.
 FIRST_UID = 0x70000000
@@ -33,36 +33,57 @@ FIRST_UID = 0x70000000
 Report = dict[str, Any]
 
 
+class Pipes(NamedTuple):
+    """Descriptors of a supervisor; `null` is /dev/null."""
+
+    requests: int
+    reports: int
+    null: int
+
+
 def main(settings: dict[str, Any]) -> None:
-    """settings: as `launch` writes them."""
+    """In a sandbox that was made for it alone, with its requests and reports as standard input and output."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if settings["parent"] not in (None, os.getppid()):
-        os._exit(1)
-    uid = FIRST_UID + os.getpid() if settings["way"] == "root" else None
-    limits = settings["limits"]
+    null = warm_up()
+    pipes = Pipes(os.dup(0), os.dup(1), null)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    gc.freeze()
+    supervise(settings, pipes)
+
+
+def warm_up() -> int:
+    """Load what programs need, and forget where this process came from; returns a descriptor of /dev/null."""
     for name in WARM.split():
         __import__(name)
     # Programs use these two, which only the module `site`, left out here, defines.
     vars(builtins).update(exit=sys.exit, quit=sys.exit)
-    null = os.open("/dev/null", os.O_RDWR)
-    requests, reports = os.dup(0), os.dup(1)
-    for standard in (0, 1, 2):
-        os.dup2(null, standard)
     sys.argv = ["program"]
     os.environ.clear()
-    if settings["way"] != "bwrap":
+    return os.open("/dev/null", os.O_RDWR)
+
+
+def supervise(settings: dict[str, Any], pipes: Pipes) -> NoReturn:
+    """Enter the sandbox, if the way there leads through this process, and serve until there are no more requests.
+
+    settings: as `launch` writes them.
+    """
+    # Signals from its own namespace reach process 1 only where it has a handler, as Python has for this one.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    limits, way = settings["limits"], settings["way"]
+    uid = FIRST_UID + os.getpid() if way == "root" else None
+    if way != "bwrap":
         try:
             enter(
-                user_namespace=settings["way"] == "user_namespace",
+                user_namespace=way == "user_namespace",
                 readable=settings["readable"],
                 tmp_bytes=int(limits["file_mb"]) * 2**20,
             )
         except OSError as error:
-            wire.send(reports, {"obstacle": str(error)})
-            return
-    wire.send(reports, {"obstacle": None})
-    gc.freeze()
-    Supervisor(limits, uid, null).serve_requests(requests, reports)
+            wire.send(pipes.reports, {"obstacle": str(error)})
+            os._exit(0)
+    wire.send(pipes.reports, {"obstacle": None})
+    Supervisor(limits, uid, pipes.null).serve_requests(pipes.requests, pipes.reports)
     os._exit(0)  # an interpreter that is taken apart costs as much as a few tests
 
 

@@ -1,0 +1,1 @@
+"""What `rlsift watch` sees of a run, and how it draws that."""
