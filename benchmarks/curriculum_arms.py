@@ -48,11 +48,22 @@ class Arm:
     by: By = "cosine"
     rescored: bool = True
     """Whether each stage is scored by its own starting policy, or all by the first."""
+    screen: float | None = None
+    """Influence is asked only of the top screen·α by p(1-p); None asks it of all."""
 
     @property
     def collects(self) -> bool:
         """Whether the pool is rolled out before the first stage."""
         return self.selection.type not in ("all", "random")
+
+    def asked(self, pass_rate: Mapping[str, tuple[int, int]]) -> list[str]:
+        """The prompts that influence is measured of: all, or those that pass the screen."""
+        ids = list(pass_rate)
+        if self.screen is None:
+            return ids
+        screen = Arm(LearnabilitySelection(alpha=self.screen * ALPHA))
+        passed = set(screen.select(ids, pass_rate, None, (0, 0)))
+        return [i for i in ids if i in passed]
 
     def select(
         self,
@@ -61,6 +72,7 @@ class Arm:
         measured: Measured | None,
         seed: tuple[int, int],
     ) -> list[str]:
+        """`prompt_ids` are those that there are to choose from, `measured` is of them."""
         n = np.array([pass_rate[i][0] for i in prompt_ids])
         right = np.array([pass_rate[i][1] for i in prompt_ids])
         p = np.divide(right, n, out=np.full(len(n), np.nan), where=n > 0)
@@ -79,7 +91,9 @@ class Arm:
             rank_NV=rank_NV,
             validation_sets=() if measured is None else measured.scores.validation_sets,
         )
-        chosen = select(self.selection, candidates, seed)
+        share = min(1.0, ALPHA * len(pass_rate) / len(prompt_ids))
+        selection = self.selection.model_copy(update={"alpha": share}) if self.screen else self.selection
+        chosen = select(selection, candidates, seed)
         return chosen.filter(chosen["selected"])["prompt_id"].to_pylist()
 
     def _values(self, measured: Measured, p_N: np.ndarray) -> np.ndarray:
@@ -112,4 +126,7 @@ ARMS: dict[str, Arm] = {
     "adam dot": Arm(INFLUENCE, geometry="adam", by="dot"),
     "adam tokens": Arm(INFLUENCE, geometry="adam", by="tokens"),
     "adam signal": Arm(INFLUENCE, geometry="adam", by="signal"),
+    "screened": Arm(INFLUENCE, geometry="adam", screen=3.0),
+    "screened tokens": Arm(INFLUENCE, geometry="adam", screen=3.0, by="tokens"),
+    "screened posterior": Arm(INFLUENCE, PosteriorSampler(), geometry="adam", screen=3.0),
 }

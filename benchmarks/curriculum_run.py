@@ -210,12 +210,15 @@ def run(
         pool = curriculum.collected() if arm.collects else []
         validation = curriculum.validation() if arm.geometry else {}
         measured: Measured | None = None
+        asked = list(curriculum.by_id)
         told: list[dict[str, float]] = []
         for stage in range(1, stages + 1):
             if arm.geometry and (measured is None or arm.rescored):
-                measured = curriculum.scores(pool, validation, adam=arm.geometry == "adam")
+                asked = arm.asked(curriculum.pass_rate)
+                of_asked = [group for group in pool if group.prompt_id in set(asked)]
+                measured = curriculum.scores(of_asked, validation, adam=arm.geometry == "adam")
             with curriculum.cost.timed():
-                selected = arm.select(list(curriculum.by_id), curriculum.pass_rate, measured, (seed, stage))
+                selected = arm.select(asked, curriculum.pass_rate, measured, (seed, stage))
             directory = root / "stages" / f"{world}-{seed}-{name.replace(' ', '-')}-{stage}"
             curriculum.train(selected, arm, steps, stage, directory)
             groups = curriculum.rolled_out
