@@ -37,6 +37,8 @@ class Cascade(Section):
 
 class ExactInfluence(InfluenceBase):
     type: Literal["exact"] = "exact"
+    geometry: Literal["euclidean", "adam"] = "euclidean"
+    """In which gradients are compared: as they are, as published, or as an Adam-like optimizer scales them."""
     gradient_checkpointing: bool = False
     """Trade a second forward pass for the memory of the activations."""
     per_token: bool = False

@@ -17,7 +17,7 @@ from pipeline_lib.config import ExactInfluence
 from pipeline_lib.influence.cascade import parameters_of_last_blocks, thinned
 from pipeline_lib.influence.drift import DriftMeter
 from pipeline_lib.influence.job import ScoreJob
-from pipeline_lib.influence.objective import gradient, scored_parameters, weighted_trajectories
+from pipeline_lib.influence.objective import Gradient, gradient, scored_parameters, weighted_trajectories
 from pipeline_lib.influence.pack import attention_share, make_pack, packs, padded_tokens, rows_of
 from pipeline_lib.influence.packed import packed_dots, supports
 from pipeline_lib.influence.per_token import per_token_table, token_derivatives
@@ -37,8 +37,10 @@ def exact_scores(
     temperature: float,
     tokens_per_micro_batch: int,
     progress: Callable[[int], None],
+    adam: bool = False,
 ) -> InfluenceScores:
-    """<g_i, v_j>, its cosine, and |g_i| for every prompt i and validation set j. CROPI, arXiv 2510.26491.
+    """<g_i, v_j>, its cosine, and |g_i| for every prompt i and validation set j. CROPI, arXiv 2510.26491; with `adam`
+    in the optimizer's geometry.
 
     Raises ValueError when no group of a validation set has signal, or a gradient is not finite.
     """
@@ -49,6 +51,7 @@ def exact_scores(
         temperature=temperature,
         tokens_per_micro_batch=tokens_per_micro_batch,
         progress=lambda _: None,
+        adam=adam,
     )
     products = exact_products(
         policy,
@@ -98,7 +101,7 @@ def exact_products(
                 policy,
                 make_pack(rows, policy),
                 parameters,
-                directions.values_VD,
+                directions,
                 temperature=temperature,
                 observe=observe,
             )
@@ -113,7 +116,7 @@ def exact_products(
                 tokens_per_micro_batch=tokens_per_micro_batch,
                 observe=observe,
             )
-            dots, squares = _plain_dots(g, directions.values_VD)
+            dots, squares = _plain_dots(g, directions)
         dot_NV[members] = dots.numpy()
         squared_norm_N[members] = squares.numpy()
         progress(len(members))
@@ -147,6 +150,7 @@ class ExactScorer(Scorer):
                     temperature=self.job.temperature,
                     tokens_per_micro_batch=self.job.tokens_per_micro_batch,
                     progress=progress,
+                    adam=self.config.geometry == "adam",
                     meter=meter,
                 )
             directions.save(self.path)
@@ -179,16 +183,18 @@ class ExactScorer(Scorer):
         found = token_derivatives(
             self.policy,
             [trajectory for group in groups for trajectory, _ in weighted_trajectories(group)],
-            [self.directions.of_set(j, self.parameters) for j in range(len(self.directions.names))],
+            [self.directions.derivative(j, self.parameters) for j in range(len(self.directions.names))],
             temperature=self.job.temperature,
             tokens_per_micro_batch=self.job.tokens_per_micro_batch,
         )
         return per_token_table(found, self.directions.names)
 
 
-def _plain_dots(g: Sequence[torch.Tensor], directions_VD: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+def _plain_dots(g: Gradient, directions: Directions) -> tuple[torch.Tensor, torch.Tensor]:
     """As `packed_dots` gives them, of one whole gradient."""
-    pairs = [(v_VD, part.reshape(-1)) for v_VD, part in zip(directions_VD, g, strict=True)]
+    if directions.geometry is not None:
+        g = directions.geometry.scaled(g)
+    pairs = [(v_VD, part.reshape(-1)) for v_VD, part in zip(directions.values_VD, g, strict=True)]
     dots_V = torch.stack([v_VD @ part for v_VD, part in pairs]).double().sum(0)
     squared_norm = torch.stack([part @ part for _, part in pairs]).double().sum()
     return dots_V.cpu()[None], squared_norm.cpu()[None]

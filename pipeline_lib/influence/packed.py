@@ -7,6 +7,7 @@ Suffixes: P prompts of the pack, R rows, T tokens of a prompt, V directions, D e
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,9 +16,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
+from pipeline_lib.influence.geometry import Scale
 from pipeline_lib.influence.layer_products import Outer, Rows, dense_products, outer_products, row_products
 from pipeline_lib.influence.objective import Observe, requiring_grad, surrogate
 from pipeline_lib.influence.pack import Pack
+from pipeline_lib.influence.validation import Directions
 from pipeline_lib.policy import Policy
 
 
@@ -35,13 +38,14 @@ def packed_dots(
     policy: Policy,
     pack: Pack,
     parameters: Sequence[nn.Parameter],
-    directions_VD: Sequence[torch.Tensor],
+    directions: Directions,
     *,
     temperature: float,
     observe: Observe | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(<g_p, v_j> as [P, V], |g_p|² as [P]) in float64 on the CPU; `directions_VD` in the parameters' order."""
-    recorder = _Recorder(policy.model, pack, parameters, directions_VD)
+    """(<g_p, v_j> as [P, V], |g_p|² as [P]) in float64 on the CPU, in the geometry of `directions`, which are in the
+    parameters' order."""
+    recorder = _Recorder(policy.model, pack, parameters, directions)
     with requiring_grad(policy, []), recorder.listening():
         J = surrogate(policy, pack, temperature=temperature, observe=observe)
         recorder.begin_backward()
@@ -70,15 +74,17 @@ class _Recorder:
         model: nn.Module,
         pack: Pack,
         parameters: Sequence[nn.Parameter],
-        directions_VD: Sequence[torch.Tensor],
+        directions: Directions,
     ) -> None:
-        self.directions_VD = dict(zip(parameters, directions_VD, strict=True))
+        self.directions_VD = dict(zip(parameters, directions.values_VD, strict=True))
+        scales = [] if directions.geometry is None else directions.geometry.scales
+        self.scales: dict[nn.Parameter, Scale] = dict(zip(parameters, scales, strict=False))
         self.n_rows = len(pack.input_ids_RS)
         self.rows_PK = pack.rows_PK
         # Then a prompt's rows need not be gathered.
         self.rows_in_order = pack.rows_PK.numel() == self.n_rows
         device = pack.input_ids_RS.device
-        self.dots_PV = torch.zeros(pack.n_prompts, len(directions_VD[0]), dtype=torch.float64, device=device)
+        self.dots_PV = torch.zeros(pack.n_prompts, len(directions.names), dtype=torch.float64, device=device)
         self.squared_norms_P = torch.zeros(pack.n_prompts, dtype=torch.float64, device=device)
         self.seen: dict[nn.Parameter, _Seen] = defaultdict(_Seen)
         self.layers = {module: own for module in model.modules() if (own := self._scored(module))}
@@ -127,19 +133,23 @@ class _Recorder:
     def _take(self, module: nn.Module, input_: torch.Tensor, output_grad: torch.Tensor) -> None:
         output_grad_PTO = self._by_prompt(output_grad)
         for name, parameter in self.layers[module].items():
-            seen = self.seen[parameter]
+            seen, scale = self.seen[parameter], self.scales.get(parameter, ())
             seen.n_arrived += 1
             if name == "bias":
-                seen.dense_PD.append(output_grad_PTO.float().sum(1))
+                seen.dense_PD.append(_times(output_grad_PTO.float().sum(1), scale[:1]))
             elif isinstance(module, nn.Linear):
-                seen.output_grads_PTO.append(output_grad_PTO)
-                seen.inputs_PTI.append(self._by_prompt(input_))
+                seen.output_grads_PTO.append(_times(output_grad_PTO, scale[:1]))
+                seen.inputs_PTI.append(_times(self._by_prompt(input_), scale[1:]))
             elif isinstance(module, nn.Embedding):
                 ids_PE = self._by_prompt(input_[..., None])[..., 0]
-                seen.rows.append(Rows(ids_PE, _without_padding(output_grad_PTO, ids_PE, module.padding_idx)))
+                grad_PEI = _without_padding(output_grad_PTO, ids_PE, module.padding_idx)
+                if scale:
+                    grad_PEI = _times(grad_PEI, (scale[0][ids_PE][..., None], scale[1]))
+                seen.rows.append(Rows(ids_PE, grad_PEI))
             else:
                 normalised_PTI = self._by_prompt(self._normalised(module, name, input_))
-                seen.dense_PD.append((output_grad_PTO.float() * normalised_PTI.float()).sum(1))
+                weight_grad_PD = (output_grad_PTO.float() * normalised_PTI.float()).sum(1)
+                seen.dense_PD.append(_times(weight_grad_PD, scale[:1]))
             if seen.n_arrived == seen.n_uses:
                 self._measure(parameter)
 
@@ -178,6 +188,10 @@ class _Recorder:
             return
         self.dots_PV += products[0]
         self.squared_norms_P += products[1]
+
+
+def _times(x: torch.Tensor, factors: Scale) -> torch.Tensor:
+    return math.prod(factors, start=x.float()).to(x.dtype) if factors else x
 
 
 def _without_padding(grad_PEI: torch.Tensor, ids_PE: torch.Tensor, padding_idx: int | None) -> torch.Tensor:

@@ -30,7 +30,7 @@ from pipeline_lib.influence.objective import group_gradient, scored_parameters
 from pipeline_lib.influence.packed import packed_dots, supports
 from pipeline_lib.influence.scores import InfluenceScores
 from pipeline_lib.influence.stability import spearman
-from pipeline_lib.influence.validation import mean_gradient
+from pipeline_lib.influence.validation import Directions, mean_gradient
 from pipeline_lib.policy import Policy
 from pipeline_lib.policy.checkpointing import checkpointing
 from pipeline_lib.records import RolloutGroup
@@ -267,7 +267,7 @@ def test_float32_parameters_under_bfloat16_autocast() -> None:
 def test_gradient_checkpointing_changes_nothing(name: str) -> None:
     policy = policy_of(name)
     parameters = scored_parameters(policy.model)
-    directions = [torch.randn(2, p.numel()) for p in parameters]
+    directions = Directions(("a", "b"), [torch.randn(2, p.numel()) for p in parameters])
     groups = [group for group in pool_of(14, n=8) if group.has_signal]
     pack = pack_of(policy, *groups)
     runs = [0, 0]
@@ -305,7 +305,7 @@ def test_adapters_alone_are_scored_where_the_policy_carries_them() -> None:
     assert supports(policy.model, parameters)
     groups = pool_of(15)
     assert_same(score(policy, groups, 10_000), score(policy, groups, 1))
-    directions = [torch.randn(2, p.numel()) for p in parameters]
+    directions = Directions(("a", "b"), [torch.randn(2, p.numel()) for p in parameters])
     pack = pack_of(policy, *(group for group in groups if group.has_signal))
     plain = packed_dots(policy, pack, parameters, directions, temperature=1.0)
     with checkpointing(policy.model, True, reentrant=True):

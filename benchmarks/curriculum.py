@@ -1,0 +1,235 @@
+"""Does selection pay? Pools times ways to choose times seeds, on the built-in policy.
+
+    PYTHONPATH=. .venv/bin/python benchmarks/curriculum.py run runs/curriculum --seeds 5
+    PYTHONPATH=. .venv/bin/python benchmarks/curriculum.py table runs/curriculum
+
+It takes hours, goes on where it was stopped, and shows a table of what there is at any time. Every arm begins with the
+same policy, and with the same rollouts of the pool where it wants any: their cost is counted as its own. Arms with one
+seed have the same pool, validation and evaluation prompts, so differences are paired. A run is one process with one
+thread; as many at once as `--processes` says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from curriculum_arms import ARMS
+from curriculum_run import run
+from curriculum_worlds import WORLDS, WorldName
+from machine import processor
+from rich.console import Console
+from rich.table import Table
+
+RESULTS = Path(__file__).parent / "results" / "curriculum.json"
+FULL_STAGES = 4
+"""The full pool is trained on longer, so that its best is known."""
+
+
+def result_path(root: Path, world: str, arm: str, seed: int) -> Path:
+    return root / f"{world}-{arm.replace(' ', '-')}-{seed}.json"
+
+
+def run_all(arguments: argparse.Namespace) -> None:
+    """Seed by seed, so that whatever is there when it is stopped can be compared."""
+    root: Path = arguments.root
+    root.mkdir(parents=True, exist_ok=True)
+    waiting = [
+        (world, arm, seed)
+        for seed, world, arm in itertools.product(range(arguments.seeds), arguments.worlds, arguments.arms)
+        if not result_path(root, world, arm, seed).exists()
+    ]
+    running: dict[tuple[str, str, int], subprocess.Popen[bytes]] = {}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
+    numbers = [f"--{name}={getattr(arguments, name)}" for name in ("stages", "steps", "pool")]
+    while waiting or running:
+        # The rollouts that all arms of a pool begin with are made by the first that wants them.
+        busy = {(world, seed) for world, _, seed in running}
+        free = next((job for job in waiting if (job[0], job[2]) not in busy), None)
+        if free is not None and len(running) < arguments.processes:
+            waiting.remove(free)
+            world, arm, seed = free
+            command = [sys.executable, __file__, "one", str(root), world, arm, str(seed), *numbers]
+            running[free] = subprocess.Popen(command, env=environment)
+            continue
+        for job, process in list(running.items()):
+            if process.poll() is not None:
+                del running[job]
+                print("done:" if process.returncode == 0 else "FAILED:", *job, flush=True)
+        time.sleep(0.5)
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and its standard error."""
+    error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    return statistics.fmean(values), error
+
+
+def accuracy_at(curve: list[dict[str, float]], what: str, limit: float) -> float:
+    """Targeted accuracy when `what` (step, forwards, seconds) has come to the limit; the mean of the last two looks."""
+    reached = [point["targeted"] for point in curve if point[what] <= limit * 1.001]
+    return statistics.fmean(reached[-2:])
+
+
+def spent_to(curve: list[dict[str, float]], accuracy: float, what: str) -> float | None:
+    """What it took until the mean of two looks in a row was there; None where it never was."""
+    for before, point in itertools.pairwise(curve):
+        if (before["targeted"] + point["targeted"]) / 2 >= accuracy:
+            return point[what]
+    return None
+
+
+def summary(root: Path, steps: int) -> dict[str, dict[str, Any]]:
+    """By world and arm, over the seeds that there are."""
+    found: dict[str, dict[str, Any]] = {}
+    for world in WORLDS:
+        runs = {arm: {r["seed"]: r for r in _results(root, world, arm)} for arm in ARMS}
+        full = runs["full"]
+        for arm, by_seed in runs.items():
+            paired = [seed for seed in by_seed if seed in full]
+            if not paired:
+                continue
+            best = {seed: max(_smoothed(full[seed]["curve"])) for seed in paired}
+            ratios = [
+                spent / own
+                for seed in paired
+                if (spent := spent_to(full[seed]["curve"], best[seed], "forwards"))
+                and (own := spent_to(by_seed[seed]["curve"], best[seed], "forwards"))
+            ]
+            at_steps = {seed: accuracy_at(by_seed[seed]["curve"], "step", steps) for seed in by_seed}
+            against = runs["learnability"]
+            gains = [
+                at_steps[seed] - accuracy_at(against[seed]["curve"], "step", steps)
+                for seed in by_seed
+                if seed in against
+            ]
+            found.setdefault(world, {})[arm] = {
+                "seeds": len(by_seed),
+                "start": mean_and_error([r["curve"][0]["targeted"] for r in by_seed.values()]),
+                "targeted at equal steps": mean_and_error(list(at_steps.values())),
+                "untargeted": mean_and_error([r["curve"][-1]["untargeted"] for r in by_seed.values()]),
+                "minus learnability": mean_and_error(gains) if gains else None,
+                "at the cost of full": mean_and_error(
+                    [
+                        accuracy_at(by_seed[s]["curve"], "forwards", at_step(full[s]["curve"], steps)["forwards"])
+                        for s in paired
+                    ]
+                ),
+                "reached": len(ratios),
+                "of": len(paired),
+                "times cheaper": mean_and_error(ratios) if ratios else None,
+                "wrong golds": statistics.fmean(s["wrong golds"] for r in by_seed.values() for s in r["stages"]),
+                "zero variance": statistics.fmean(s["zero variance"] for r in by_seed.values() for s in r["stages"]),
+                "share of cost before training": statistics.fmean(
+                    (r["forwards"].get("collect", 0) + r["forwards"].get("score", 0)) / sum(r["forwards"].values())
+                    for r in by_seed.values()
+                ),
+                "seconds": mean_and_error([r["seconds"] for r in by_seed.values()]),
+            }
+    return found
+
+
+def at_step(curve: list[dict[str, float]], steps: int) -> dict[str, float]:
+    return [point for point in curve if point["step"] <= steps][-1]
+
+
+def _smoothed(curve: list[dict[str, float]]) -> list[float]:
+    return [(a["targeted"] + b["targeted"]) / 2 for a, b in itertools.pairwise(curve)]
+
+
+def _results(root: Path, world: str, arm: str) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted(root.glob(f"{world}-{arm.replace(' ', '-')}-[0-9]*.json"))]
+
+
+def show(found: dict[str, dict[str, Any]]) -> None:
+    console = Console(width=170)
+
+    def words(pair: tuple[float, float] | None, scale: float = 100, digits: int = 1) -> str:
+        return "–" if pair is None else f"{scale * pair[0]:.{digits}f} ± {scale * pair[1]:.{digits}f}"
+
+    for world, arms in found.items():
+        start = words(next(iter(arms.values()))["start"])
+        table = Table(title=f"{world}: targeted accuracy from {start} %")
+        for column in (
+            "arm",
+            "seeds",
+            "targeted, %",
+            "− learnability",
+            "at full's cost",
+            "untargeted",
+            "× cheaper",
+            "wrong",
+            "zero var.",
+            "before training",
+        ):
+            table.add_column(column)
+        for arm, row in arms.items():
+            table.add_row(
+                arm,
+                str(row["seeds"]),
+                words(row["targeted at equal steps"]),
+                words(row["minus learnability"]),
+                words(row["at the cost of full"]),
+                words(row["untargeted"]),
+                f"{words(row['times cheaper'], 1, 2)} ({row['reached']}/{row['of']})",
+                f"{row['wrong golds']:.2f}",
+                f"{row['zero variance']:.2f}",
+                f"{row['share of cost before training']:.2f}",
+            )
+        console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    several = commands.add_parser("run")
+    several.add_argument("root", type=Path)
+    several.add_argument("--seeds", type=int, default=5)
+    several.add_argument("--worlds", nargs="+", choices=get_args(WorldName), default=list(WORLDS))
+    several.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
+    several.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    one = commands.add_parser("one")
+    one.add_argument("root", type=Path)
+    one.add_argument("world", choices=get_args(WorldName))
+    one.add_argument("arm", choices=ARMS)
+    one.add_argument("seed", type=int)
+    for command in (several, one):
+        command.add_argument("--stages", type=int, default=2)
+        command.add_argument("--pool", type=int, default=2000)
+    shown = commands.add_parser("table")
+    shown.add_argument("root", type=Path)
+    for command in (several, one, shown):
+        command.add_argument("--steps", type=int, default=25, help="of a stage")
+    shown.add_argument("--stages", type=int, default=2)
+    arguments = parser.parse_args()
+    if arguments.command == "one":
+        stages = FULL_STAGES if arguments.arm.startswith("full") else arguments.stages
+        run(
+            arguments.root,
+            arguments.world,
+            arguments.arm,
+            arguments.seed,
+            stages=stages,
+            steps=arguments.steps,
+            pool_size=arguments.pool,
+        )
+        return
+    if arguments.command == "run":
+        run_all(arguments)
+    found = summary(arguments.root, arguments.stages * arguments.steps)
+    show(found)
+    RESULTS.write_text(json.dumps({"processor": processor(), "worlds": found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,243 @@
+"""One curriculum on one pool: collect, score, select, train as the pipeline does, in one process, and what it costs."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from curriculum_arms import ARMS, Arm, Measured
+from curriculum_worlds import WORLDS, Prompts, World, WorldName, draw
+
+from pipeline_lib.config import Train
+from pipeline_lib.grpo.backends import make_backend
+from pipeline_lib.grpo.ranks import Ranks
+from pipeline_lib.grpo.trained import Trained
+from pipeline_lib.grpo.trainer import Trainer
+from pipeline_lib.influence.exact import exact_scores
+from pipeline_lib.influence.scores import InfluenceScores
+from pipeline_lib.parquet import write_parquet
+from pipeline_lib.policy import Policy, load_policy, policy_id_of
+from pipeline_lib.policy.materialise import BUILTIN_DIRECTORY
+from pipeline_lib.records import Prompt, RolloutGroup
+from pipeline_lib.rewards.grader import Grader
+from pipeline_lib.rollout import Rollout, SamplingParams, TransformersEngine, groups_to_table, read_groups, roll_out
+from pipeline_lib.sampling import Observation, make_sampler
+
+K, VALIDATION_K, ANSWERS = 8, 16, 4
+VALIDATION, EVALUATION = 30, 160
+PROMPTS_PER_STEP = 32
+LEARNING_RATE = 2e-4
+EVALUATE_EVERY = 5
+GENERATED, SCORED, TRAINED = 1.0, 3.0, 3.0
+"""Forward-equivalents of a token: sampled, scored and trained on; the last two go forward and back."""
+
+
+@dataclass
+class Cost:
+    """What a run has spent on its selection and its training; evaluations are left out."""
+
+    forwards: float = 0.0
+    """Forward passes of one token."""
+    seconds: float = 0.0
+    """Of processor time."""
+    parts: dict[str, float] = field(default_factory=dict)
+    """Forwards by what they were for."""
+
+    def add(self, what: str, forwards: float) -> None:
+        self.forwards += forwards
+        self.parts[what] = self.parts.get(what, 0.0) + forwards
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        started = time.process_time()
+        yield
+        self.seconds += time.process_time() - started
+
+
+def whole_tokens(groups: Sequence[RolloutGroup]) -> int:
+    """Of the prompts, once each, and of all completions that a gradient is taken of."""
+    with_signal = [group.trajectories for group in groups if group.has_signal]
+    return sum(
+        len(group[0].prompt_token_ids) + sum(len(t.completion_token_ids) for t in group) for group in with_signal
+    )
+
+
+def generated_tokens(groups: Sequence[RolloutGroup]) -> int:
+    return sum(len(t.completion_token_ids) for group in groups for t in group.trajectories)
+
+
+class Curriculum:
+    """A pool as one seed draws it, the policy under way, and what both have cost."""
+
+    def __init__(self, root: Path, world: WorldName, seed: int, pool_size: int, grader: Grader) -> None:
+        self.directory = root / f"{world}-{seed}"
+        self.world: World = WORLDS[world]
+        self.prompts: Prompts = draw(self.world, pool_size, VALIDATION, EVALUATION, seed)
+        self.by_id = {prompt.prompt_id: prompt for prompt in self.prompts.pool}
+        self.seed, self._grader = seed, grader
+        self.cost = Cost()
+        self.pass_rate = dict.fromkeys(self.by_id, (0, 0))
+        """Newest (graded, correct)."""
+        self.curve: list[dict[str, float]] = []
+        self.step = 0
+        self.policy: Policy = load_policy(
+            BUILTIN_DIRECTORY, device=torch.device("cpu"), dtype=torch.float32, trainable=True
+        )
+
+    def roll(self, prompts: Sequence[Prompt], samples: int, seed: int) -> Rollout:
+        params = SamplingParams.of(self.world.generation, samples)
+        return roll_out(self.policy, TransformersEngine(self.policy), self._grader.grade, prompts, params, seed)
+
+    def collected(self) -> list[RolloutGroup]:
+        """K rollouts of each prompt of the pool, of the policy that all begin with; made once for all arms."""
+        with self._kept("pool", lambda: self.roll(self.prompts.pool, K, 10 * self.seed + 1).groups) as groups:
+            self.cost.add("collect", GENERATED * generated_tokens(groups))
+            self.observe(groups)
+            return groups
+
+    def validation(self) -> dict[str, list[RolloutGroup]]:
+        found = {}
+        for number, (name, prompts) in enumerate(self.prompts.validation.items()):
+            seed = 10 * self.seed + 2 + number
+            with self._kept(name, lambda p=prompts, s=seed: self.roll(p, VALIDATION_K, s).groups) as groups:
+                self.cost.add("collect", GENERATED * generated_tokens(groups))
+                found[name] = groups
+        return found
+
+    @contextmanager
+    def _kept(self, name: str, make: Callable[[], list[RolloutGroup]]) -> Iterator[list[RolloutGroup]]:
+        """Groups that every arm begins with. Their cost is each arm's, whoever has made them."""
+        path, seconds = self.directory / f"{name}.parquet", self.directory / f"{name}.seconds"
+        if not seconds.exists():
+            self.directory.mkdir(parents=True, exist_ok=True)
+            made = Cost()
+            with made.timed():
+                write_parquet(path, groups_to_table(make()))
+            seconds.write_text(str(made.seconds))
+        self.cost.seconds += float(seconds.read_text())
+        yield read_groups(path)
+
+    def observe(self, groups: Sequence[RolloutGroup]) -> None:
+        self.pass_rate |= {g.prompt_id: (len(g.graded), g.n_correct) for g in groups if g.graded}
+
+    def scores(self, pool: Sequence[RolloutGroup], validation: dict[str, list[RolloutGroup]], adam: bool) -> Measured:
+        with self.cost.timed():
+            scores: InfluenceScores = exact_scores(
+                self.policy,
+                pool,
+                validation,
+                temperature=self.world.generation.temperature,
+                tokens_per_micro_batch=16384,
+                progress=lambda _: None,
+                adam=adam,
+            )
+        tokens = whole_tokens([*pool, *(g for groups in validation.values() for g in groups)])
+        self.cost.add("score", SCORED * tokens)
+        return Measured(scores, np.array([generated_tokens([group]) / K for group in pool]))
+
+    def train(self, selected: Sequence[str], arm: Arm, steps: int, stage: int, directory: Path) -> None:
+        config = Train(
+            steps=steps,
+            prompts_per_step=PROMPTS_PER_STEP,
+            group_size=K,
+            learning_rate=LEARNING_RATE,
+            sampler=arm.sampler,
+            checkpoint_every=10_000,
+        )
+        known = [Observation(i, *self.pass_rate[i]) for i in selected if self.pass_rate[i][0]]
+        sampler = make_sampler(arm.sampler, list(selected), known, self.seed + stage, group_size=K)
+        begun, measuring = time.process_time(), 0.0
+        first = self.step
+
+        def roll(prompt_ids: Sequence[str], number: int) -> Rollout:
+            rollout = self.roll([self.by_id[i] for i in prompt_ids], K, (self.seed * 100 + stage) * 10**6 + number)
+            self.cost.add("roll out", GENERATED * rollout.generated_tokens)
+            self.cost.add("train", TRAINED * whole_tokens(rollout.groups))
+            self.observe(rollout.groups)
+            self.rolled_out.extend(rollout.groups)
+            return rollout
+
+        trainer = Trainer(
+            backend=make_backend(config, Trained(self.policy), 1.0, Ranks()),
+            policy_id=policy_id_of(BUILTIN_DIRECTORY),
+            reference=None,
+            sampler=sampler,
+            roll_out=roll,
+            config=config,
+            max_tokens=self.world.max_tokens,
+            directory=directory,
+        )
+
+        def before_step() -> None:
+            nonlocal measuring
+            self.step = first + trainer.step
+            if trainer.step and self.step % EVALUATE_EVERY == 0:
+                started = time.process_time()
+                self.measure(self.cost.seconds + started - begun - measuring)
+                measuring += time.process_time() - started
+
+        self.rolled_out: list[RolloutGroup] = []
+        trainer.train(before_step)
+        self.step = first + trainer.step
+        self.cost.seconds += time.process_time() - begun - measuring
+        self.measure(self.cost.seconds)
+
+    def measure(self, seconds: float) -> None:
+        accuracy = {
+            name: statistics.fmean(g.n_correct / len(g.trajectories) for g in self.roll(prompts, ANSWERS, 99).groups)
+            for name, prompts in (("targeted", self.prompts.targeted), ("untargeted", self.prompts.untargeted))
+        }
+        self.curve.append({"step": self.step, "forwards": self.cost.forwards, "seconds": seconds} | accuracy)
+
+
+def run(
+    root: Path, world: WorldName, name: str, seed: int, *, stages: int, steps: int, pool_size: int
+) -> dict[str, Any]:
+    """All stages of one arm; the result is written to `root` as well."""
+    torch.set_num_threads(1)
+    arm = ARMS[name]
+    with Grader() as grader:
+        curriculum = Curriculum(root, world, seed, pool_size, grader)
+        curriculum.measure(0.0)
+        pool = curriculum.collected() if arm.collects else []
+        validation = curriculum.validation() if arm.geometry else {}
+        measured: Measured | None = None
+        asked = list(curriculum.by_id)
+        told: list[dict[str, float]] = []
+        for stage in range(1, stages + 1):
+            if arm.geometry and (measured is None or arm.rescored):
+                asked = arm.asked(curriculum.pass_rate)
+                of_asked = [group for group in pool if group.prompt_id in set(asked)]
+                measured = curriculum.scores(of_asked, validation, adam=arm.geometry == "adam")
+            with curriculum.cost.timed():
+                selected = arm.select(asked, curriculum.pass_rate, measured, (seed, stage))
+            directory = root / "stages" / f"{world}-{seed}-{name.replace(' ', '-')}-{stage}"
+            curriculum.train(selected, arm, steps, stage, directory)
+            groups = curriculum.rolled_out
+            told.append(
+                {
+                    "selected": len(selected),
+                    "wrong golds": statistics.fmean(i in curriculum.prompts.wrong for i in selected),
+                    "zero variance": statistics.fmean(not g.has_signal for g in groups),
+                    "groups": len(groups),
+                }
+            )
+    result = {
+        "world": world,
+        "arm": name,
+        "seed": seed,
+        "curve": curriculum.curve,
+        "stages": told,
+        "seconds": curriculum.cost.seconds,
+        "forwards": curriculum.cost.parts,
+    }
+    (root / f"{world}-{name.replace(' ', '-')}-{seed}.json").write_text(json.dumps(result) + "\n")
+    return result
