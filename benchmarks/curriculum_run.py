@@ -152,7 +152,11 @@ class Curriculum:
             sampler=arm.sampler,
             checkpoint_every=10_000,
         )
-        known = [Observation(i, *self.pass_rate[i]) for i in selected if self.pass_rate[i][0]]
+        known = [
+            Observation(i, n, right, 0 < right < n)
+            for i, (n, right) in ((i, self.pass_rate[i]) for i in selected)
+            if n > 0
+        ]
         sampler = make_sampler(arm.sampler, list(selected), known, self.seed + stage, group_size=K)
         begun, measuring = time.process_time(), 0.0
         first = self.step

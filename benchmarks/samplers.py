@@ -185,7 +185,7 @@ def collect_history(root: Path, world: str, pool_size: int) -> None:
             SamplingParams.of(generation(world), K),
             seed=7,
         )
-    rows = [[g.prompt_id, len(g.graded), g.n_correct] for g in rollout.groups]
+    rows = [Observation.of(group) for group in rollout.groups]
     (root / "history.json").write_text(json.dumps(rows))
 
 
