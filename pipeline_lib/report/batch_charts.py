@@ -23,6 +23,8 @@ _COUNTS = (
     ("groups_trained", "trained on", PALETTE[1], "solid"),
     ("groups_carried", "carried over", PALETTE[3], "dot"),
 )
+MAX_TICKS = 8
+"""Up to so many refills each has a tick, and none stands between two."""
 
 
 def batches(data: ReportData) -> Section:
@@ -63,7 +65,8 @@ def _refills(rows: list[Row]) -> Panel:
         marker={"color": PALETTE[0], "line": {"width": 0}},
     )
     figure.update_layout(showlegend=False, bargap=0 if len(rows) > MAX_MARKED_STEPS else 0.15)
-    figure.update_yaxes(rangemode="tozero")
+    most = max(row["generation_rounds"] for row in rows) - 1
+    figure.update_yaxes(rangemode="tozero", dtick=1 if most < MAX_TICKS else None)
     mark_stages(figure, [row["stage"] for row in rows])
     caption = (
         "Look for steps that need none or one: each round waits for its slowest completion. Many say that the first "

@@ -42,7 +42,7 @@ def difficulty_map(data: ReportData, title: str) -> Panel:
     stages = sorted({row["stage"] for row in rows})
     counts = [count_by_bucket(row for row in rows if row["stage"] == stage) for stage in stages]
     by_bucket = [[count[bucket] for count in counts] for bucket in range(len(BUCKETS))]
-    figure = bare_figure(x_title="stage, and the prompts that it rolled out", y_title="pass rate", height=380)
+    figure = bare_figure(x_title="stage, and the prompts that it rolled out", y_title="pass rate", height=350)
     figure.add_heatmap(
         x=[f"{'pool' if stage == 0 else stage}<br>{sum(count):,}" for stage, count in zip(stages, counts, strict=True)],
         y=[label for _, label, _ in BUCKETS],
@@ -57,6 +57,7 @@ def difficulty_map(data: ReportData, title: str) -> Panel:
         xgap=2,
         ygap=2,
     )
+    figure.update_layout(margin={"t": 14}, showlegend=False)
     figure.update_xaxes(type="category", showgrid=False)
     figure.update_yaxes(type="category", showgrid=False)
     caption = (

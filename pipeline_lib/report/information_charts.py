@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.figure import (
-    FAINT,
     INK,
     MIXED,
     PALETTE,
@@ -47,7 +46,8 @@ def _per_rollout(data: ReportData) -> Panel:
             xanchor="right",
             yanchor="bottom",
             showarrow=False,
-            font={"size": 11, "color": FAINT},
+            bgcolor="rgba(255,255,255,0.75)",
+            font={"size": 11, "color": INK},
         )
     figure.update_yaxes(range=[0, 0.27])
     mark_stages(figure, [stage for stage, _ in steps])

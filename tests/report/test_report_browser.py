@@ -24,9 +24,7 @@ DESKTOP, PHONE = (1200, 900), (390, 844)
 A4_WIDTH = 186 / 25.4 * 96
 """In pixels, between the margins."""
 CHARTS = """() => [...document.querySelectorAll(".js-plotly-plot")].map((chart) => {
-  const marks = chart.querySelectorAll(
-    ".main-svg .plot :is(path, image, rect), .main-svg .sankey-link, .main-svg .point"
-  );
+  const marks = chart.querySelectorAll(":is(.scatterlayer, .barlayer, .heatmaplayer, .sankey) :is(path, image)");
   return {id: chart.id, marks: marks.length, width: chart.querySelector(".main-svg").clientWidth};
 })"""
 SIDEWAYS = """() => [document.documentElement, ...document.querySelectorAll(".scroll, figure, .js-plotly-plot")]
@@ -35,6 +33,8 @@ SIDEWAYS = """() => [document.documentElement, ...document.querySelectorAll(".sc
 REMEMBER_WIDTHS = """() => addEventListener("beforeprint", () => {
   const charts = [...document.querySelectorAll(".js-plotly-plot .main-svg:first-child")];
   window.printed = charts.map((chart) => chart.clientWidth);
+  const flows = [...document.querySelectorAll(".sankey-link")];
+  window.moving = flows.filter((flow) => getComputedStyle(flow).opacity !== "1").length;
   window.closed = document.querySelectorAll("details:not([open])").length;
 })"""
 
@@ -95,8 +95,8 @@ def test_printed_charts_fit_on_the_paper_and_completions_are_unfolded(pages: Pat
     with opened(pages / "one.html", DESKTOP) as (page, said):
         page.evaluate(REMEMBER_WIDTHS)
         page.pdf(path=pages / "one.pdf", format="A4")
-        printed, closed = page.evaluate("[window.printed, window.closed]")
-    assert said == [] and closed == 0
+        printed, moving, closed = page.evaluate("[window.printed, window.moving, window.closed]")
+    assert said == [] and moving == closed == 0
     assert len(printed) > 8 and max(printed) <= A4_WIDTH
     paper = (pages / "one.pdf").read_bytes()
     assert paper.startswith(b"%PDF") and len(paper) > 100_000

@@ -75,8 +75,8 @@ def accuracy_for_cost(pair: PairData) -> Section:
         title,
         [
             _panel(name, cost, words, [curves[name] for curves in both], pair.names)
-            for name in sets
             for cost, words in COSTS
+            for name in sets
         ],
         "Each point is the end of a stage, ± one standard error. Rollouts and tokens are those of training and of the "
         "offline groups; time is that of the last attempt of every step but the evaluations. What both runs share "
