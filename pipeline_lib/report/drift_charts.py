@@ -27,7 +27,7 @@ _CHARTS = (
 
 def drift(data: ReportData) -> Section:
     rows = [row for row in data.diagnoses.to_pylist() if not row["subject"] and row["value"] is not None]
-    limits = next(iter(data.run.to_pylist()), {})
+    limits: Row = next(iter(data.run.to_pylist()), {})
     return Section(
         "Drift from the rollouts that were scored",
         [_panel(rows, limits, *chart) for chart in _CHARTS],
