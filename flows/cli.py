@@ -221,16 +221,23 @@ def snapshot(root: Root = None) -> None:
 
 @app.command(epilog="Example: rlsift report demo")
 def report(
-    run_id: Annotated[str | None, typer.Argument(help="A run's name; may be left out if there is one.")] = None,
+    run_id: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="A run's name; may be left out if there is one.")
+    ] = None,
+    other: Annotated[
+        str | None, typer.Argument(metavar="[RUN2]", help="Another run of the same root: both side by side.")
+    ] = None,
     root: Root = None,
 ) -> None:
-    """Write the HTML report of what a run has done so far, and say where it is."""
+    """Write the HTML report of what a run has done so far, or of two runs side by side, and say where it is."""
     with _errors_in_words():
         from flows.commands.status import the_run
-        from tasks.report import write_report
+        from tasks.report import write_pair_report, write_report
 
         warehouse = Warehouse(find_root(root))
-        console.print(str(write_report(warehouse, the_run(warehouse, run_id))), soft_wrap=True)
+        run_id = the_run(warehouse, run_id)
+        path = write_report(warehouse, run_id) if other is None else write_pair_report(warehouse, run_id, other)
+        console.print(str(path), soft_wrap=True, highlight=False)
 
 
 @app.command(epilog="Example: rlsift dashboard --root runs --port 4200")

@@ -1,34 +1,33 @@
-"""The report of a run: one HTML file under <root>/reports, made from the published snapshot."""
+"""The report of a run, or of two: one HTML file under <root>/reports, made from the published snapshot."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from pipeline_lib.atomic import write_text
-from pipeline_lib.report import SCHEMAS, ReportData, render_report
+from pipeline_lib.report import (
+    FROM_FILES,
+    PAIR_SCHEMAS,
+    SCHEMAS,
+    PairData,
+    ReportData,
+    render_pair,
+    render_report,
+)
+from tasks.report_texts import evaluation_samples, ranked_completions
 from tasks.step import Done, Step, Work, Workshop, fingerprints
 from warehouse import Warehouse, WarehouseError
-from warehouse.lake import read_shard
-
-N_SAMPLES = 4
-"""Prompts shown with one completion of the first and one of the last policy."""
-
-EVALUATED = """
-    SELECT stage, outputs FROM run_steps JOIN steps USING (fingerprint)
-    WHERE run_id = $1 AND run_steps.name = 'evaluate' AND status = 'completed' ORDER BY stage
-"""
-ASKED = "SELECT prompt_id, messages, gold FROM prompts WHERE list_contains($1, prompt_id)"
 
 
 @dataclass(frozen=True)
 class Report(Step):
     name: ClassVar[str] = "report"
+    contract: ClassVar[int] = 2  # where prompts went, what a rollout was worth, batches, times, completions
 
     made_from: tuple[Done, ...]
     """All that nothing else rests on: the evaluations, first to last, and what was found out beside them."""
@@ -48,46 +47,40 @@ class Report(Step):
         return Work({"path": str(path.relative_to(self.root))})
 
 
-def report_path(root: Path, run_id: str) -> Path:
-    return root / "reports" / f"{run_id}.html"
+def report_path(root: Path, *run_ids: str) -> Path:
+    """Of one run, or of two: no run's name has a ~."""
+    return root / "reports" / f"{'~'.join(run_ids)}.html"
 
 
 def write_report(warehouse: Warehouse, run_id: str) -> Path:
     """Write the report of what the run has done so far. Raises WarehouseError where no such run is known."""
-    known = warehouse.snapshot_query("SELECT run_id FROM runs ORDER BY 1")["run_id"].to_pylist()
-    if run_id not in known:
-        raise WarehouseError(f"no run is named {run_id!r} under {warehouse.root}; there are: {', '.join(known)}")
-    names = [field.name for field in fields(ReportData) if field.name != "samples"]
-    tables = {name: warehouse.named_query(f"report_{name}", run_id=run_id) for name in names}
-    tables["samples"] = _samples(warehouse, run_id)
+    _check_known(warehouse, run_id)
+    tables = _queried(warehouse, run_id)
+    tables["samples"] = evaluation_samples(warehouse, run_id)
+    tables["completions"] = ranked_completions(warehouse, run_id, tables["ranked_prompts"])
     path = report_path(warehouse.root, run_id)
     write_text(path, render_report(ReportData.from_tables(tables)))
     return path
 
 
-def _samples(warehouse: Warehouse, run_id: str) -> pa.Table:
-    """One completion of a few evaluation prompts from the first and from the last policy."""
-    evaluated = warehouse.snapshot_query(EVALUATED, [run_id]).to_pylist()
-    rows: list[dict[str, Any]] = []
-    ends = evaluated[:1] + evaluated[1:][-1:]
-    for evaluation in ends:
-        shard = read_shard(warehouse.root / json.loads(evaluation["outputs"])["shards"][0]).to_pylist()
-        firsts = [row for row in shard if row["sample_index"] == 0]
-        chosen = firsts[:: max(1, len(firsts) // N_SAMPLES)][:N_SAMPLES]
-        asked = {
-            row["prompt_id"]: row
-            for row in warehouse.snapshot_query(ASKED, [[r["prompt_id"] for r in chosen]]).to_pylist()
-        }
-        stage = evaluation["stage"]
-        rows += [
-            {
-                "policy": "initial" if stage == 0 else f"after stage {stage}",
-                "prompt": json.loads(asked[row["prompt_id"]]["messages"])[-1]["content"],
-                "gold": asked[row["prompt_id"]]["gold"],
-                "completion": row["text"],
-                "reward": row["reward"],
-                "correct": row["correct"],
-            }
-            for row in chosen
-        ]
-    return pa.Table.from_pylist(rows, schema=SCHEMAS["samples"])
+def write_pair_report(warehouse: Warehouse, run_id: str, other: str) -> Path:
+    """Write the report of two runs side by side. Raises WarehouseError where one is not known, or both are one."""
+    if run_id == other:
+        raise WarehouseError(f"{run_id!r} is named twice: a report of two runs compares one run with another")
+    _check_known(warehouse, run_id, other)
+    tables = {name: warehouse.named_query(f"report_pair_{name}", run_id=run_id, other=other) for name in PAIR_SCHEMAS}
+    ours, theirs = (ReportData.from_tables(_queried(warehouse, run)) for run in (run_id, other))
+    path = report_path(warehouse.root, run_id, other)
+    write_text(path, render_pair(PairData.from_tables(ours, theirs, tables)))
+    return path
+
+
+def _check_known(warehouse: Warehouse, *run_ids: str) -> None:
+    known = warehouse.snapshot_query("SELECT run_id FROM runs ORDER BY 1")["run_id"].to_pylist()
+    for run_id in run_ids:
+        if run_id not in known:
+            raise WarehouseError(f"no run is named {run_id!r} under {warehouse.root}; there are: {', '.join(known)}")
+
+
+def _queried(warehouse: Warehouse, run_id: str) -> dict[str, pa.Table]:
+    return {name: warehouse.named_query(f"report_{name}", run_id=run_id) for name in SCHEMAS if name not in FROM_FILES}

@@ -1,6 +1,7 @@
 """The tables that a report is made of, and the columns each must have.
 
-Field `x` is what `warehouse/queries/report_x.sql` returns for a run; `samples` comes from the rollout files.
+Field `x` is what `warehouse/queries/report_x.sql` returns for a run; `samples` and `completions` come from the rollout
+files.
 """
 
 from __future__ import annotations
@@ -31,8 +32,12 @@ SCHEMAS: dict[str, pa.Schema] = {
             "alpha": _FLOAT,
             "sampler": _TEXT,
             "group_size": _INT,
+            "max_kl": _FLOAT,
+            "min_ess": _FLOAT,
+            "config": _TEXT,  # JSON
         }
     ),
+    "failures": pa.schema({"stage": _INT, "step": _TEXT, "error": _TEXT, "attempts": _INT}),
     "stages": pa.schema(
         {
             "stage": _INT,
@@ -42,6 +47,9 @@ SCHEMAS: dict[str, pa.Schema] = {
             "rollouts_skipped": _INT,
             "prompts_scored": _INT,
             "prompts_without_gradient": _INT,
+            "prompts_rolled_out": _INT,  # different ones, in training
+            "prompts_with_signal": _INT,
+            "prompts_effective": _FLOAT,
         }
     ),
     "evaluations": pa.schema(
@@ -56,6 +64,10 @@ SCHEMAS: dict[str, pa.Schema] = {
         }
     ),
     "pass_rates": pa.schema({"stage": _INT, "pass_rate": _FLOAT, "n_prompts": _INT}),
+    "paths": pa.schema({"stage": _INT, "outcome": _TEXT, "next_stage": _INT, "next_outcome": _TEXT, "n_prompts": _INT}),
+    "information": pa.schema({"stage": _INT, "step": _INT, "information": _FLOAT, "rollouts": _INT}),
+    "times": pa.schema({"stage": _INT, "step": _TEXT, "seconds": _FLOAT}),
+    "costs": pa.schema({"stage": _INT, "rollouts": _INT, "tokens": _INT, "seconds": _FLOAT}),
     "train_steps": pa.schema(
         {
             "stage": _INT,
@@ -69,6 +81,17 @@ SCHEMAS: dict[str, pa.Schema] = {
             "grad_norm": _FLOAT,
             "rollouts": _INT,
             "rollouts_skipped": _INT,
+            "prompts_proposed": _INT,
+            "prompts_skipped": _INT,
+            "prompts_rolled_out": _INT,
+            "groups_trained": _INT,
+            "groups_carried": _INT,
+            "generation_rounds": _INT,
+            "step_time": _FLOAT,
+            "rollout_time": _FLOAT,
+            "verify_time": _FLOAT,
+            "logprob_time": _FLOAT,
+            "update_time": _FLOAT,
         }
     ),
     "influence_histogram": pa.schema(
@@ -95,6 +118,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             "stage": _INT,
             "rank": _INT,
             "selected": _BOOL,
+            "prompt_id": _TEXT,
             "prompt": _TEXT,
             "data_source": _TEXT,
             "kind": _TEXT,
@@ -115,15 +139,31 @@ SCHEMAS: dict[str, pa.Schema] = {
             "correct": _BOOL,
         }
     ),
+    "completions": pa.schema(
+        {
+            "prompt_id": _TEXT,  # one of ranked_prompts
+            "policy": _TEXT,
+            "completion": _TEXT,
+            "reward": _FLOAT,
+            "correct": _BOOL,
+        }
+    ),
 }
+FROM_FILES = frozenset({"samples", "completions"})
+"""The tables that no query makes."""
 
 
 @dataclass(frozen=True)
 class ReportData:
     run: pa.Table
+    failures: pa.Table
     stages: pa.Table
     evaluations: pa.Table
     pass_rates: pa.Table
+    paths: pa.Table
+    information: pa.Table
+    times: pa.Table
+    costs: pa.Table
     train_steps: pa.Table
     influence_histogram: pa.Table
     influence_points: pa.Table
@@ -132,13 +172,14 @@ class ReportData:
     diagnoses: pa.Table
     rejects: pa.Table
     samples: pa.Table
+    completions: pa.Table
 
     @classmethod
     def from_tables(cls, tables: Mapping[str, pa.Table]) -> ReportData:
         """Cast each table to its schema; a table that is not given is empty."""
         return cls(
             **{
-                field.name: _cast(tables[field.name], SCHEMAS[field.name])
+                field.name: cast(tables[field.name], SCHEMAS[field.name])
                 if field.name in tables
                 else SCHEMAS[field.name].empty_table()
                 for field in fields(cls)
@@ -146,5 +187,6 @@ class ReportData:
         )
 
 
-def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of the schema, in its types. Raises KeyError where one is missing."""
     return table.select(schema.names).cast(schema)

@@ -1,4 +1,4 @@
-"""How hard the prompts are: pass rates over the stages, zero-variance groups over the training steps."""
+"""How hard the prompts are: the distribution of their pass rates over the stages."""
 
 from __future__ import annotations
 
@@ -6,18 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pipeline_lib.report.data import ReportData
-from pipeline_lib.report.figure import (
-    FAINT,
-    INK,
-    MIXED,
-    RIGHT,
-    WRONG,
-    Panel,
-    Section,
-    bare_figure,
-    mark_stages,
-)
+from pipeline_lib.report.figure import MIXED, RIGHT, WRONG, Panel, Section, bare_figure
 
+MAX_LABELLED_STAGES = 8
 # Upper edge, name, colour. Only 0 and 1 are zero-variance, so they stand alone.
 BUCKETS = (
     (0.0, "0%", WRONG),
@@ -27,7 +18,8 @@ BUCKETS = (
     (0.9999, "&lt;100%", "#1f5c8c"),
     (1.0, "100%", RIGHT),
 )
-HEALTHY_ZERO_VARIANCE = (0.2, 0.4)
+SHADES = ((0.0, "#ffffff"), (0.02, "#eef4f9"), (0.35, MIXED), (1.0, "#0a3559"))
+"""By share of a stage's prompts; what is not empty is never white."""
 
 
 def count_by_bucket(rows: Iterable[Mapping[str, Any]]) -> list[int]:
@@ -39,73 +31,38 @@ def count_by_bucket(rows: Iterable[Mapping[str, Any]]) -> list[int]:
 
 
 def pass_rate_distribution(data: ReportData) -> Section:
+    return Section("Difficulty over the stages", [difficulty_map(data, "Pass rate by prompt")])
+
+
+def difficulty_map(data: ReportData, title: str) -> Panel:
+    """A heat map: a column a stage, a row a bucket of pass rates, the share of the stage's prompts as the shade."""
     rows = data.pass_rates.to_pylist()
-    title = "Difficulty over the stages"
     if not rows:
-        return Section(title, [Panel("Pass rates", missing="No prompt has been rolled out yet.")])
+        return Panel(title, missing="No prompt has been rolled out yet.")
     stages = sorted({row["stage"] for row in rows})
-    names = ["pool" if stage == 0 else f"stage {stage}" for stage in stages]
-    counts = {stage: count_by_bucket(row for row in rows if row["stage"] == stage) for stage in stages}
-    figure = bare_figure(x_title="share of prompts", y_title="", height=150 + 44 * len(stages))
-    for index, (_, label, shade) in enumerate(BUCKETS):
-        figure.add_bar(
-            name=label,
-            orientation="h",
-            y=names,
-            x=[counts[stage][index] / sum(counts[stage]) for stage in stages],
-            customdata=[counts[stage][index] for stage in stages],
-            hovertemplate="%{y}: %{customdata} prompts (%{x:.0%})",
-            marker={"color": shade, "line": {"color": "white", "width": 1}},
-        )
-    figure.update_layout(barmode="stack", bargap=0.35)
-    figure.update_xaxes(tickformat=".0%", range=[0, 1])
-    figure.update_yaxes(autorange="reversed", showgrid=False)
+    counts = [count_by_bucket(row for row in rows if row["stage"] == stage) for stage in stages]
+    by_bucket = [[count[bucket] for count in counts] for bucket in range(len(BUCKETS))]
+    figure = bare_figure(x_title="stage, and the prompts that it rolled out", y_title="pass rate", height=350)
+    figure.add_heatmap(
+        x=[f"{'pool' if stage == 0 else stage}<br>{sum(count):,}" for stage, count in zip(stages, counts, strict=True)],
+        y=[label for _, label, _ in BUCKETS],
+        z=[[n / sum(count) for n, count in zip(bucket, counts, strict=True)] for bucket in by_bucket],
+        customdata=by_bucket,
+        texttemplate="%{z:.0%}" if len(stages) <= MAX_LABELLED_STAGES else "",
+        hovertemplate="%{customdata:,} prompts (%{z:.1%})<extra></extra>",
+        colorscale=SHADES,
+        zmin=0,
+        zmax=1,
+        showscale=False,
+        xgap=2,
+        ygap=2,
+    )
+    figure.update_layout(margin={"t": 14}, showlegend=False)
+    figure.update_xaxes(type="category", showgrid=False)
+    figure.update_yaxes(type="category", showgrid=False)
     caption = (
-        "The pool offline, then what each stage trained on. Look for stages that are mostly blue: what is "
-        "never right or always right teaches nothing, and a good selection holds less of it than the pool."
+        "The pool offline, then what each stage trained on; a column adds up to 100%. Look for columns that are dark "
+        "in the middle: what is never right or always right teaches nothing, and a good selection holds less of it "
+        "than the pool."
     )
-    return Section(title, [Panel("Pass rate by prompt", caption, figure)])
-
-
-def zero_variance(data: ReportData) -> Section:
-    rows = data.train_steps.to_pylist()
-    title = "Groups that teach nothing"
-    if not rows:
-        return Section(title, [Panel("Zero-variance groups", missing="No training step has finished yet.")])
-    figure = bare_figure(x_title="training step of the run", y_title="rolled-out prompts", height=340)
-    steps = list(range(1, len(rows) + 1))
-    totals = [max(row["solved_all"] + row["solved_none"] + row["solved_some"], 1) for row in rows]
-    # Bars without gaps rather than an area, which has no width when there is one step.
-    for column, label, shade in (
-        ("solved_none", "all wrong", WRONG),
-        ("solved_all", "all right", RIGHT),
-        ("solved_some", "mixed", "#c9dff0"),
-    ):
-        figure.add_bar(
-            name=label,
-            x=steps,
-            y=[row[column] / total for row, total in zip(rows, totals, strict=True)],
-            marker={"color": shade, "line": {"width": 0}},
-            hovertemplate="step %{x}: %{y:.0%}",
-        )
-    for edge in HEALTHY_ZERO_VARIANCE:
-        figure.add_hline(y=edge, line={"color": INK, "width": 1, "dash": "dash"})
-    figure.add_annotation(
-        text="healthy: 20–40%",
-        x=1,
-        xref="paper",
-        y=HEALTHY_ZERO_VARIANCE[1],
-        xanchor="right",
-        yanchor="bottom",
-        showarrow=False,
-        bgcolor="rgba(255,255,255,0.75)",
-        font={"size": 11, "color": FAINT},
-    )
-    figure.update_layout(barmode="stack", bargap=0)
-    figure.update_yaxes(tickformat=".0%", range=[0, 1])
-    mark_stages(figure, [row["stage"] for row in rows])
-    caption = (
-        "Look for all wrong and all right together to end between the dashed lines, 20–40% of the rolled-out "
-        "prompts: above, rollouts are wasted; below, hardly any skipped prompt is tried again."
-    )
-    return Section(title, [Panel("Zero-variance groups by training step", caption, figure)])
+    return Panel(title, caption, figure)

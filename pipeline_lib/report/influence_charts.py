@@ -1,9 +1,11 @@
-"""Influence of the pool's prompts on the validation sets."""
+"""Influence of the pool on the validation sets: its distribution, its entropy, and what it adds to pass rate."""
 
 from __future__ import annotations
 
+import math
+
 from pipeline_lib.report.data import ReportData
-from pipeline_lib.report.figure import FAINT, PALETTE, Panel, Row, Section, bare_figure, colour
+from pipeline_lib.report.figure import FAINT, PALETTE, Panel, Row, Section, bare_figure, colour, plain
 
 
 def influence_distribution(data: ReportData) -> Section:
@@ -18,11 +20,42 @@ def influence_distribution(data: ReportData) -> Section:
     )
     return Section(
         title,
-        [_histogram(name, _of_set(rows, name)) for name in _sets(rows)],
+        [*(_histogram(name, _of_set(rows, name)) for name in _sets(rows)), _entropy(data)],
         "Look for mass to the right of 0, prompts whose gradient agrees with the validation set; a peak that "
         "moves towards 0 from stage to stage says that the pool is nearly used up. "
         f"Left out, since a zero-variance group has no gradient: {left_out}.",
     )
+
+
+def _entropy(data: ReportData) -> Panel:
+    title = "Entropy of the influence"
+    rows = [
+        {**row, "share": math.log(row["value"]) / math.log(row["n"])}
+        for row in data.diagnoses.to_pylist()
+        if row["metric"] == "effective_prompts" and row["value"] is not None and row["n"] > 1
+    ]
+    if not rows:
+        return Panel(title, missing="Not known: at no stage have two prompts a positive influence.")
+    figure = bare_figure(x_title="stage", y_title="share of the largest possible")
+    for index, name in enumerate(sorted({row["subject"] for row in rows})):
+        of_set = [row for row in rows if row["subject"] == name]
+        figure.add_bar(
+            name=plain(name),
+            x=[str(row["stage"]) for row in of_set],
+            y=[row["share"] for row in of_set],
+            customdata=[[math.log(row["value"]), row["value"], row["n"]] for row in of_set],
+            marker={"color": colour(index)},
+            hovertemplate="stage %{x}: %{y:.2f}; %{customdata[0]:.2f} nats, "
+            "as if %{customdata[1]:,.1f} of %{customdata[2]:,} prompts had all of it",
+        )
+    figure.update_layout(barmode="group", bargap=0.4)
+    figure.update_xaxes(type="category")
+    figure.update_yaxes(range=[0, 1.05])
+    caption = (
+        "Of the positive influence, as shares of the prompts that have any: 1 where all have the same, so that the "
+        "ranking is empty, 0 where one prompt has it all. Look for neither end."
+    )
+    return Panel(title, caption, figure)
 
 
 def influence_by_pass_rate(data: ReportData) -> Section:

@@ -8,12 +8,15 @@ from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.figure import (
     MAX_MARKED_STEPS,
     PALETTE,
+    STEP_TITLE,
     Panel,
     Row,
     Section,
     bare_figure,
+    by_step,
     colour,
     mark_stages,
+    mode_of,
 )
 
 _MADE, _SKIPPED = PALETTE[0], "#b9c2cb"
@@ -44,25 +47,23 @@ def rollouts(data: ReportData) -> Section:
     title = "Rollouts made and skipped"
     if not rows:
         return Section(title, [Panel("Rollouts", missing=_NOT_YET)])
-    steps = list(range(1, len(rows) + 1))
     made = [row["rollouts"] for row in rows]
     skipped = [row["rollouts_skipped"] or 0 for row in rows]
-    by_step = bare_figure(x_title="training step of the run", y_title="rollouts")
-    by_step.add_bar(name="made", x=steps, y=made, marker={"color": _MADE, "line": {"width": 0}})
-    by_step.add_bar(name="skipped", x=steps, y=skipped, marker={"color": _SKIPPED, "line": {"width": 0}})
-    by_step.update_layout(barmode="stack", bargap=0 if len(rows) > MAX_MARKED_STEPS else 0.15)
-    in_all = bare_figure(x_title="training step of the run", y_title="rollouts so far")
+    by_training_step = bare_figure(x_title=STEP_TITLE, y_title="rollouts")
+    by_training_step.add_bar(name="made", **by_step(made), marker={"color": _MADE, "line": {"width": 0}})
+    by_training_step.add_bar(name="skipped", **by_step(skipped), marker={"color": _SKIPPED, "line": {"width": 0}})
+    by_training_step.update_layout(barmode="stack", bargap=0 if len(rows) > MAX_MARKED_STEPS else 0.15)
+    in_all = bare_figure(x_title=STEP_TITLE, y_title="rollouts so far")
     for name, values, shade in (("made", made, _MADE), ("skipped", skipped, "#7d8894")):
         in_all.add_scatter(
             name=name,
-            x=steps,
-            y=list(accumulate(values)),
-            mode=_mode(rows),
+            **by_step(list(accumulate(values))),
+            mode=mode_of(rows),
             line={"color": shade, "width": 2},
         )
     in_all.update_yaxes(rangemode="tozero")
     stages = [row["stage"] for row in rows]
-    mark_stages(by_step, stages)
+    mark_stages(by_training_step, stages)
     mark_stages(in_all, stages)
     return Section(
         title,
@@ -70,7 +71,7 @@ def rollouts(data: ReportData) -> Section:
             Panel(
                 "By training step",
                 "Look for the skipped part to grow after the first epoch, once prompts have a history.",
-                by_step,
+                by_training_step,
             ),
             Panel(
                 "Cumulative",
@@ -91,19 +92,14 @@ def _curve(rows: list[Row], column: str, title: str, caption: str, shade: str) -
     values = [row[column] for row in rows]
     if all(value is None for value in values):
         return Panel(title, missing="Not recorded in this run.")
-    figure = bare_figure(x_title="training step of the run", y_title="", height=240)
+    figure = bare_figure(x_title=STEP_TITLE, y_title="", height=240)
     figure.add_scatter(
         name=title,
-        x=list(range(1, len(rows) + 1)),
-        y=values,
-        mode=_mode(rows),
+        **by_step(values),
+        mode=mode_of(rows),
         line={"color": shade, "width": 2},
         marker={"size": 5},
     )
     figure.update_layout(showlegend=False, margin={"t": 22})
     mark_stages(figure, [row["stage"] for row in rows])
     return Panel(title, caption, figure)
-
-
-def _mode(rows: list[Row]) -> str:
-    return "lines+markers" if len(rows) <= MAX_MARKED_STEPS else "lines"

@@ -1,15 +1,12 @@
-"""Writes a small plausible run into an empty warehouse: 60 prompts of 3 kinds, up to 2 stages.
-
-Run as a script it renders the run's report: python tests/report/fabricated_run.py report.html
-"""
+"""Writes a small plausible run into an empty warehouse: 60 prompts of 3 kinds, up to 2 stages."""
 
 from __future__ import annotations
 
 import json
 import math
 import random
-import sys
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,50 +14,16 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from pipeline_lib.report import ReportData, render_report
 from pipeline_lib.selection.diagnosis import diagnose
 
 WAREHOUSE = Path(__file__).parents[2] / "warehouse"
-RUN_ID = "two-stages"
+RUN_ID, OTHER_ID = "two-stages", "other"
 KINDS = ("plus", "times", "max")
 GROUP_SIZE = 8
 STEPS = 12
 SELECTED = 24
+EVALUATION_SETS = {name: [f"{name}-{i:02d}" for i in range(20)] for name in ("held_out", "hard")}
 NASTY_PROMPT = '</script><script>console.error("ran")</script> $\\frac{1}{2}$ & <b>é</b> 数学 🙂 \u202eleft'
-
-
-def load(connection: duckdb.DuckDBPyConnection, query: str, run_id: str = RUN_ID) -> pa.Table:
-    text = (WAREHOUSE / "queries" / f"report_{query}.sql").read_text()
-    return connection.execute(text, {"run_id": run_id}).to_arrow_table()
-
-
-def load_all(connection: duckdb.DuckDBPyConnection, run_id: str = RUN_ID) -> dict[str, pa.Table]:
-    queries = sorted((WAREHOUSE / "queries").glob("report_*.sql"))
-    names = [path.stem.removeprefix("report_") for path in queries]
-    return {name: load(connection, name, run_id) for name in names}
-
-
-def sample_completions() -> pa.Table:
-    return pa.Table.from_pylist(
-        [
-            {
-                "policy": "after stage 2",
-                "prompt": "3+4+5=",
-                "gold": "2",
-                "completion": "3+4=7\n7+5=12, modulo 10 that is 2.\n#### 2",
-                "reward": 1.0,
-                "correct": True,
-            },
-            {
-                "policy": "after stage 2",
-                "prompt": NASTY_PROMPT,
-                "gold": "<i>7</i>",
-                "completion": "<img src=x onerror=\"console.error('completion ran')\"> " + "so " * 300,
-                "reward": None,
-                "correct": False,
-            },
-        ]
-    )
 
 
 def empty_warehouse() -> duckdb.DuckDBPyConnection:
@@ -73,21 +36,30 @@ def empty_warehouse() -> duckdb.DuckDBPyConnection:
 def fabricate(
     connection: duckdb.DuckDBPyConnection,
     *,
+    run_id: str = RUN_ID,
     stages: int = 2,
     strategy: str = "influence",
     finished: bool = True,
+    skips: bool = True,
+    seed: int = 7,
 ) -> None:
     """`finished=False` stops before anything but the run itself is known."""
-    _Fabricator(connection, strategy).run(stages, finished)
+    _Fabricator(connection, run_id, strategy, skips, seed).run(stages, finished)
 
 
 class _Fabricator:
-    def __init__(self, connection: duckdb.DuckDBPyConnection, strategy: str) -> None:
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, run_id: str, strategy: str, skips: bool, seed: int
+    ) -> None:
         self.connection = connection
+        self.run_id = run_id
         self.strategy = strategy
-        self.random = random.Random(7)
+        self.skips = skips
+        self.random = random.Random(7)  # the skills are those of the prompts, the same in every run
         self.skill = {f"{i:016x}": self.random.gauss(-0.3, 1.2) for i in range(60)}
+        self.random.seed(seed)
         self.mixed: dict[str, bool] = {}
+        self.clock = datetime(2026, 3, 1, 10, tzinfo=UTC)
         self.cosine = dict(self.skill)
         self.cosine_by_set: dict[str, np.ndarray] = {}
 
@@ -99,22 +71,29 @@ class _Fabricator:
             self.connection.execute("INSERT OR IGNORE INTO ungathered SELECT DISTINCT fingerprint FROM incoming")
         self.connection.unregister("incoming")
 
-    def take(self, stage: int, name: str) -> str:
-        fingerprint = f"{name}-{stage}"
-        row = {"run_id": RUN_ID, "stage": stage, "name": name, "fingerprint": fingerprint}
+    def taken(self, stage: int, name: str) -> str:
+        return f"{name}-{stage}" if self.run_id == RUN_ID else f"{name}-{stage}-{self.run_id}"
+
+    def take(self, stage: int, name: str, seconds: float = 30.0) -> str:
+        fingerprint = self.taken(stage, name)
+        row = {"run_id": self.run_id, "stage": stage, "name": name, "fingerprint": fingerprint}
         self.insert("run_steps", [row])
+        started, self.clock = self.clock, self.clock + timedelta(seconds=seconds)
+        step = {"fingerprint": fingerprint, "name": name, "status": "completed", "settings": "{}", "inputs": "{}"}
+        self.insert("steps", [{**step, "attempts": 1, "started_at": started, "finished_at": self.clock}])
         return fingerprint
 
     def run(self, stages: int, finished: bool) -> None:
         config = {
-            "name": RUN_ID,
+            "name": self.run_id,
             "policy": {"type": "pretrained", "path": "/somewhere/models/tiny-reasoner"},
             "selection": {"type": self.strategy, "alpha": 0.4},
-            "train": {"group_size": GROUP_SIZE, "sampler": {"type": "greso"}},
+            "train": {"group_size": GROUP_SIZE, "sampler": {"type": "greso" if self.skips else "uniform"}},
+            "influence": {"max_kl": 0.1, "min_ess": 0.5},
         }
         self.connection.execute(
             "INSERT INTO runs VALUES (?, ?, 'abc', ?, ?, '2026-03-01 10:00:00+00', '2026-03-01 11:30:00+00')",
-            [RUN_ID, json.dumps(config), max(stages, 1), "completed" if finished else "running"],
+            [self.run_id, json.dumps(config), max(stages, 1), "completed" if finished else "running"],
         )
         if not finished:
             return
@@ -149,6 +128,12 @@ class _Fabricator:
         ]
         self.insert("prompts", prompts)
         place = {"fingerprint": fingerprint, "split": "train", "set_name": "train", "source": "chains"}
+        held_out = [
+            {**place, "split": "evaluation", "set_name": name, "row_index": i, "prompt_id": prompt_id}
+            for name, ids in EVALUATION_SETS.items()
+            for i, prompt_id in enumerate(ids)
+        ]
+        self.insert("prompt_sources", held_out)
         # Row 60 is a duplicate of prompt 0.
         ids = [*self.skill, next(iter(self.skill))]
         sources = [{**place, "row_index": i, "prompt_id": prompt_id} for i, prompt_id in enumerate(ids)]
@@ -194,17 +179,19 @@ class _Fabricator:
         self.insert("policies", [{**policy, "fingerprint": self.take(0, "policy"), "n_parameters": 135_000_000}])
         pool = list(self.skill)
         for name, ids in (("rollouts_validation", pool[:10]), ("rollouts_train", pool)):
-            fingerprint = self.take(0, name)
+            fingerprint = self.take(0, name, 400.0)
             groups = [self.group(fingerprint, i, 0, step=0, phase="offline", policy="policy-0") for i in ids]
             self.insert("rollout_stats", groups)
             self.mixed = {group["prompt_id"]: group["outcome"] == "mixed" for group in groups}
 
     def evaluate(self, stage: int) -> None:
-        fingerprint = self.take(stage, "evaluate")
+        fingerprint = self.take(stage, "evaluate", 90.0)
+        self.insert("rollout_stats", [g for ids in EVALUATION_SETS.values() for g in self.held_out(stage, ids)])
         place = {"fingerprint": fingerprint, "policy_id": f"policy-{stage}", "n_prompts": 64}
         rows = []
+        lead = 0.14 if self.skips else 0.10
         for name, base in (("held_out", 0.42), ("hard", 0.12)):
-            average = base + 0.14 * stage
+            average = base + lead * stage
             for metric, k, value in (
                 ("avg", 8, average),
                 ("pass", 1, average),
@@ -214,8 +201,18 @@ class _Fabricator:
                 rows.append({**place, **row, "standard_error": 0.021})
         self.insert("evaluations", rows)
 
+    def held_out(self, stage: int, ids: list[str]) -> list[dict[str, Any]]:
+        """The prompts' skill is that of prompts of the pool."""
+        fingerprint = self.taken(stage, "evaluate")
+        alike = list(self.skill)
+        groups = [
+            self.group(fingerprint, alike[i], stage / 2, step=0, phase="evaluation", policy=f"policy-{stage}")
+            for i in range(len(ids))
+        ]
+        return [{**group, "prompt_id": prompt_id} for group, prompt_id in zip(groups, ids, strict=True)]
+
     def score(self, stage: int) -> None:
-        fingerprint = self.take(stage, "score")
+        fingerprint = self.take(stage, "score", 200.0)
         if self.strategy != "influence":
             return
         rows = []
@@ -237,6 +234,12 @@ class _Fabricator:
             self.cosine = cosines
             self.cosine_by_set[validation_set] = np.array(list(cosines.values()))
         self.insert("influence_scores", rows)
+        kls = {i: 0.01 + 0.02 * (stage - 1) * self.random.random() * 4 for i in self.skill}
+        drift = {"fingerprint": fingerprint, "split": "train", "n_tokens": 96, "sequence_ess": 0.5}
+        self.insert(
+            "rollout_drift",
+            [{**drift, "prompt_id": i, "kl": kl, "ess": 1 - 4 * kl, "stale": kl > 0.1} for i, kl in kls.items()],
+        )
         halves = [("split_half_spearman", 0.61), ("split_half_reliability", 0.76)]
         facts = [{"subject": name, "metric": m, "value": v, "n": 40} for name in self.cosine_by_set for m, v in halves]
         self.insert("diagnoses", [{"fingerprint": fingerprint, **fact} for fact in facts])
@@ -270,12 +273,12 @@ class _Fabricator:
         self.insert("diagnoses", [{"fingerprint": fingerprint, **fact} for fact in facts])
 
     def train(self, stage: int, selected: list[str]) -> None:
-        fingerprint = self.take(stage, "train")
+        fingerprint = self.take(stage, "train", 900.0)
         decisions, stats, steps = [], [], []
         for step in range(1, STEPS + 1):
             progress = stage - 1 + step / STEPS
             batch = self.random.sample(selected, 10)
-            skipped = [i for i in batch if step > 3 and not 0.04 < self.chance(i, progress / 2) < 0.96]
+            skipped = [i for i in batch if self.skips and step > 3 and not 0.04 < self.chance(i, progress / 2) < 0.96]
             decisions += [
                 {
                     "fingerprint": fingerprint,
@@ -317,7 +320,7 @@ class _Fabricator:
             "entropy": 0.9 - 0.2 * progress + self.random.gauss(0, 0.02),
             "num_tokens": 1000 * step,
             "generated_tokens": 1000,
-            "generation_rounds": 1,
+            "generation_rounds": 1 + (step % 5 == 0),
             "prompts_proposed": 10,
             "prompts_skipped": 10 - n,
             "prompts_rolled_out": n,
@@ -325,15 +328,8 @@ class _Fabricator:
             "groups_trained": outcomes.count("mixed"),
             "groups_carried": 0,
             "sampler_metrics": "{}",
-            "step_time": 1.0,
-            "rollout_time": 0.5,
+            "step_time": 1.1,
+            "rollout_time": 0.5 * n / 10,
             "verify_time": 0.1,
             "update_time": 0.4,
         }
-
-
-if __name__ == "__main__":
-    warehouse = empty_warehouse()
-    fabricate(warehouse)
-    page = render_report(ReportData.from_tables({**load_all(warehouse), "samples": sample_completions()}))
-    Path(sys.argv[1]).write_text(page, encoding="utf-8")

@@ -8,14 +8,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from fabricated_run import (
-    NASTY_PROMPT,
-    RUN_ID,
-    empty_warehouse,
-    fabricate,
-    load_all,
-    sample_completions,
-)
+from fabricated_run import NASTY_PROMPT, RUN_ID, empty_warehouse, fabricate
+from report_cases import load_all, whole_report
 
 from pipeline_lib.report import SCHEMAS, ReportData, render_report
 from pipeline_lib.report.diagnosis import Cell, diagnosis
@@ -26,11 +20,16 @@ TITLES = [
     "Stages at a glance",
     "Held-out evaluation",
     "Difficulty over the stages",
+    "Which way the prompts went",
     "Groups that teach nothing",
+    "What the rollouts were worth",
     "Rollouts made and skipped",
+    "Batch size and refills",
     "Training curves",
+    "Where the time went",
     "Influence scores",
     "Influence against pass rate, stage 2",
+    "Drift from the rollouts that were scored",
     "What was selected",
     "How far to trust the ranking",
     "Prompts by rank, stage 2",
@@ -43,7 +42,7 @@ TITLES = [
 def two_stages() -> ReportData:
     connection = empty_warehouse()
     fabricate(connection)
-    return ReportData.from_tables({**load_all(connection), "samples": sample_completions()})
+    return whole_report(connection)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +70,7 @@ def test_headline_shows_pass_rates_before_and_after(page: str) -> None:
 def test_plotly_comes_once_and_nothing_comes_from_the_network(page: str) -> None:
     assert page.count("plotly.js v") == 1
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page.replace("&lt;", ""))
-    assert len(re.findall(r'id="chart-\d+"', page)) == 14
+    assert len(re.findall(r'id="chart-\d+"', page)) == 25
 
 
 def test_text_from_data_is_escaped(page: str) -> None:
@@ -99,7 +98,10 @@ def test_a_run_that_has_just_begun_says_so_in_words() -> None:
         "No step of this run has begun yet.",
         "No evaluation has finished yet.",
         "No prompt has been rolled out yet.",
+        "No training stage has rolled a prompt out yet",
         "No training step has finished yet.",
+        "No training step has rolled out a prompt yet.",
+        "No step has finished yet.",
         "No stage has been scored yet.",
         "No stage has selected its prompts yet.",
         "No row was left out.",
@@ -114,6 +116,33 @@ def test_a_run_before_its_first_stage_shows_where_it_starts() -> None:
     words = words_of(render_report(ReportData.from_tables(load_all(connection))))
     assert "0, offline – – 560 – 12.0 ± 2.1%" in words
     assert "No training step has finished yet." in words
+
+
+def test_a_failed_run_says_what_failed_and_shows_what_was_done_before() -> None:
+    connection = empty_warehouse()
+    fabricate(connection, stages=1)
+    connection.execute(
+        "UPDATE steps SET status = 'failed', attempts = 3, error = '<b>No</b> room' WHERE name = 'train'"
+    )
+    page = render_report(ReportData.from_tables(load_all(connection)))
+    assert "stage 1 · train failed at attempt 3." in words_of(page)
+    assert "&lt;b&gt;No&lt;/b&gt; room" in page and "<b>No" not in page
+    assert "Difficulty over the stages" in page
+
+
+def test_a_stage_without_scores_or_skips_has_sentences_for_their_charts() -> None:
+    connection = empty_warehouse()
+    fabricate(connection, stages=1, strategy="random", skips=False)
+    words = html.unescape(words_of(render_report(ReportData.from_tables(load_all(connection)))))
+    assert "Skip rate by training step: The sampler skipped no prompt" in words
+    assert "The selection strategy “random” computes no influence scores." in words
+    assert "Drift, KL: Not measured" in words
+    assert "The lake has no completions of these prompts." in words
+
+
+def test_completions_stand_under_their_prompts(page: str) -> None:
+    assert page.count("<details>") == 2 * 35
+    assert page.count("&lt;img src=x onerror=") >= 2 * 35
 
 
 def test_a_stage_without_its_evaluation_has_no_pass_rate_after() -> None:

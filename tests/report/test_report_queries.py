@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import duckdb
 import pytest
-from fabricated_run import (
-    GROUP_SIZE,
-    NASTY_PROMPT,
-    RUN_ID,
-    SELECTED,
-    STEPS,
-    empty_warehouse,
-    fabricate,
-    load,
-    load_all,
-)
+from fabricated_run import GROUP_SIZE, NASTY_PROMPT, RUN_ID, SELECTED, STEPS, WAREHOUSE, empty_warehouse, fabricate
+from report_cases import load, load_all
 
-from pipeline_lib.report import SCHEMAS, ReportData
+from pipeline_lib.report import FROM_FILES, PAIR_SCHEMAS, SCHEMAS, ReportData
 
 
 @pytest.fixture(scope="module")
@@ -26,19 +17,29 @@ def warehouse() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def test_there_is_one_query_for_each_table_but_the_samples(warehouse: duckdb.DuckDBPyConnection) -> None:
-    assert load_all(warehouse).keys() == SCHEMAS.keys() - {"samples"}
+def test_there_is_one_query_for_each_table_but_those_of_texts(warehouse: duckdb.DuckDBPyConnection) -> None:
+    assert load_all(warehouse).keys() == SCHEMAS.keys() - FROM_FILES
+    pairs = {path.stem.removeprefix("report_pair_") for path in (WAREHOUSE / "queries").glob("report_pair_*.sql")}
+    assert pairs == PAIR_SCHEMAS.keys()
 
 
 def test_every_query_has_the_columns_that_the_report_needs(warehouse: duckdb.DuckDBPyConnection) -> None:
     for name, table in load_all(warehouse).items():
         assert table.schema.names == SCHEMAS[name].names, name
-        assert table.num_rows > 0, name
+        assert table.num_rows > 0 or name == "failures", name
     ReportData.from_tables(load_all(warehouse))
 
 
 def test_a_run_that_is_not_there_has_no_rows(warehouse: duckdb.DuckDBPyConnection) -> None:
     assert {table.num_rows for table in load_all(warehouse, "another-run").values()} == {0}
+
+
+def test_a_step_that_failed_is_named_with_its_error() -> None:
+    connection = empty_warehouse()
+    fabricate(connection, stages=1)
+    connection.execute("UPDATE steps SET status = 'failed', error = 'no <room>' WHERE fingerprint = 'train-1'")
+    (row,) = load(connection, "failures").to_pylist()
+    assert row == {"stage": 1, "step": "train", "error": "no <room>", "attempts": 1}
 
 
 def test_run(warehouse: duckdb.DuckDBPyConnection) -> None:
@@ -154,3 +155,25 @@ def test_a_single_cosine_fills_one_bin() -> None:
     connection.execute("INSERT INTO influence_scores VALUES ('f', 'p', 'v', 0.1, 0.1, 1, 1, 'exact')")
     rows = load(connection, "influence_histogram", "r").to_pylist()
     assert [row["n_prompts"] for row in rows] == [1] + [0] * 29
+
+
+def test_a_pool_of_many_prompts_makes_no_long_tables() -> None:
+    connection = empty_warehouse()
+    connection.execute(
+        """
+        INSERT INTO run_steps VALUES
+            ('r', 0, 'rollouts_train', 'off'), ('r', 1, 'score', 's'), ('r', 1, 'select', 'c'), ('r', 1, 'train', 't');
+        INSERT INTO ungathered VALUES ('off'), ('t');
+        INSERT INTO rollout_stats BY NAME SELECT
+            fingerprint, 'p' || i AS prompt_id, 0 AS step, phase, 'b' AS policy_id, 8 AS n, i % 9 AS n_correct,
+            0 AS n_ungraded, CASE i % 9 WHEN 0 THEN 'all_wrong' WHEN 8 THEN 'all_right' ELSE 'mixed' END AS outcome,
+            i % 9 NOT IN (0, 8) AS has_signal, 0 AS n_truncated, 1 AS mean_length, 1 AS max_length
+        FROM range(10000) AS prompts (i), (VALUES ('off', 'offline'), ('t', 'train')) AS steps (fingerprint, phase);
+        INSERT INTO influence_scores SELECT 's', 'p' || i, 'v', i, i, 1, i, 'exact' FROM range(10000) AS prompts (i);
+        INSERT INTO selections SELECT 'c', 'p' || i, 'influence', i, i, i < 99, '' FROM range(10000) AS prompts (i)
+        """
+    )
+    sizes = {name: table.num_rows for name, table in load_all(connection, "r").items()}
+    assert sizes.pop("influence_points") == 1500
+    assert sizes["paths"] == 3 and sizes["pass_rates"] == 2 * 9
+    assert max(sizes.values()) < 100

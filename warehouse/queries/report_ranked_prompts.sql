@@ -22,6 +22,7 @@ SELECT
     stage,
     rank,
     selected,
+    prompt_id,
     left(messages->>'$[#-1].content', 600) AS prompt,
     data_source,
     extra->>'$.kind' AS kind,

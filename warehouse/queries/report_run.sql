@@ -18,7 +18,10 @@ SELECT
     r.config->>'$.selection.type' AS strategy,
     (r.config->>'$.selection.alpha')::DOUBLE AS alpha,
     r.config->>'$.train.sampler.type' AS sampler,
-    (r.config->>'$.train.group_size')::BIGINT AS group_size
+    (r.config->>'$.train.group_size')::BIGINT AS group_size,
+    (r.config->>'$.influence.max_kl')::DOUBLE AS max_kl,
+    (r.config->>'$.influence.min_ess')::DOUBLE AS min_ess,
+    r.config::VARCHAR AS config
 FROM runs r
 -- By the rollouts, not by the policy step: two runs may have loaded the same weights.
 LEFT JOIN policies p ON p.policy_id = (

@@ -12,6 +12,23 @@ trained AS (
     SELECT stage, count(*) AS steps, sum(rollouts) AS rollouts, sum(prompts_skipped) AS prompts_skipped
     FROM train_steps JOIN taken USING (fingerprint) WHERE name = 'train' GROUP BY stage
 ),
+practised AS (
+    SELECT stage, prompt_id, count_if(has_signal) AS groups_with_signal
+    FROM rollout_stats JOIN taken USING (fingerprint) WHERE name = 'train' AND n > 0 GROUP BY ALL
+),
+taught AS (
+    -- exp(entropy) of the prompts' shares of the groups with signal.
+    SELECT
+        stage,
+        count(*) AS prompts_rolled_out,
+        count(*) FILTER (share > 0) AS prompts_with_signal,
+        exp(-sum(share * ln(nullif(share, 0)))) AS prompts_effective
+    FROM (
+        SELECT stage, groups_with_signal / nullif(sum(groups_with_signal) OVER (PARTITION BY stage), 0) AS share
+        FROM practised
+    )
+    GROUP BY stage
+),
 scored AS (
     SELECT
         stage,
@@ -28,10 +45,14 @@ SELECT
         SELECT (config->>'$.train.group_size')::BIGINT FROM runs WHERE run_id = $run_id
     ) AS rollouts_skipped,
     prompts_scored,
-    prompts_without_gradient
+    prompts_without_gradient,
+    prompts_rolled_out,
+    prompts_with_signal,
+    prompts_effective
 FROM (SELECT DISTINCT stage FROM taken WHERE name <> 'report')
 LEFT JOIN selected USING (stage)
 LEFT JOIN offline USING (stage)
 LEFT JOIN trained USING (stage)
 LEFT JOIN scored USING (stage)
+LEFT JOIN taught USING (stage)
 ORDER BY stage
