@@ -1,8 +1,8 @@
 """Rows into tables: each table has a key, and a row replaces the one of its key that is there.
 
 The keys stand in schema.sql, and no index keeps them: with keys of text it would take four fifths of a bulk write, and
-be read whole before a small one. MERGE hashes the incoming rows instead, and reads of the table no more than the
-blocks whose smallest and largest value leave room for one of their keys. A step's rows lie together.
+be read whole before a small one. A join hashes the incoming rows instead, and reads of the table no more than the
+blocks whose smallest and largest value leave room for one of their keys: a step's rows lie together.
 """
 
 import re
@@ -20,6 +20,8 @@ KEYS = {name: tuple(key.split(", ")) for name, key in TABLE.findall(SCHEMA)}
 OWN_TABLES = ("meta", "ungathered", *GATHERED.values())
 """Of the warehouse itself: they say nothing that the others do not."""
 WRITABLE = sorted(KEYS.keys() - OWN_TABLES)
+REPLACED = "SELECT 1 FROM {table} SEMI JOIN incoming USING ({key}) LIMIT 1"
+ADD = "INSERT INTO {table} BY NAME FROM incoming"
 MERGE = """
     MERGE INTO {table} USING incoming USING ({key})
     WHEN MATCHED THEN UPDATE BY NAME
@@ -45,7 +47,10 @@ def write_rows(
         return
     connection.register("incoming", rows)
     _refuse_two_of_a_key(connection, name)
-    connection.execute(MERGE.format(table=name, key=", ".join(KEYS[name])))
+    table_and_key = {"table": name, "key": ", ".join(KEYS[name])}
+    # Rows that replace none keep their order, by which later reads and writes find them; a merged one loses it.
+    replaces = connection.execute(REPLACED.format(**table_and_key)).fetchone() is not None
+    connection.execute((MERGE if replaces else ADD).format(**table_and_key))
     if name in GATHERED:
         forget_written(connection)
     connection.unregister("incoming")

@@ -237,7 +237,9 @@ def _connect(path: Path, *, read_only: bool) -> Connection:
     with ExitStack() as closed_on_error:
         with interrupts_held():
             connection = closed_on_error.enter_context(duckdb.connect(str(path), read_only=read_only))
-            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute(
+                "SET TimeZone = 'UTC'; SET enable_progress_bar = false"
+            )  # drawn wherever __main__ is no file
         # An interrupt that was held comes here: an open connection would be in the way of the next one.
         closed_on_error.pop_all()
     return connection
