@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline_lib.config import RandomSelection
 from pipeline_lib.selection import Candidates, select
@@ -13,23 +15,33 @@ from tasks.prompt_rows import set_members
 from tasks.step import Done, Step, Work, Workshop, fingerprints
 
 CANDIDATES = """
-    WITH history AS (
-        SELECT s.*, list_position($fingerprints, s.fingerprint) AS age
-        FROM rollout_stats s WHERE list_contains($fingerprints, s.fingerprint)
+    WITH taken AS (
+        SELECT
+            unnest($fingerprints::VARCHAR[]) AS fingerprint,
+            unnest(range(len($fingerprints))) AS age,
+            list_contains($collected::VARCHAR[], fingerprint) AS collected
+    ),
+    known AS (
+        SELECT
+            prompt_id,
+            arg_max(last_pass_rate, age) AS pass_rate,
+            coalesce(arg_max(last_graded_n, age), 0) AS n,
+            arg_max(last_outcome, age) FILTER (collected) AS outcome,
+            arg_max(last_has_signal, age) FILTER (collected) AS has_signal
+        FROM prompt_totals
+        JOIN taken USING (fingerprint)
+        GROUP BY prompt_id
+    ),
+    ranked AS (
+        SELECT {ranks} FROM influence_scores WHERE fingerprint = $score GROUP BY prompt_id
     )
-    SELECT prompt_id,
-           arg_max(n_correct / n, (age, step)) FILTER (n > 0) AS pass_rate,
-           coalesce(arg_max(n, (age, step)) FILTER (n > 0), 0) AS n,
-           arg_max(outcome, age) FILTER (list_contains($collected, fingerprint)) AS outcome,
-           arg_max(has_signal, age) FILTER (list_contains($collected, fingerprint)) AS has_signal
-    FROM history GROUP BY prompt_id ORDER BY prompt_id
+    FROM known LEFT JOIN ranked USING (prompt_id)
 """
-"""$fingerprints are the steps that rolled the pool out, oldest first, $collected those of them that a score is from."""
+"""$fingerprints are the steps that rolled the pool out, oldest first, $collected those of them that a score is from.
 
-RANKS = """
-    SELECT prompt_id, validation_set, rank FROM influence_scores
-    WHERE fingerprint = $1 ORDER BY validation_set, prompt_id
+Where a step graded nothing of a prompt, its rate is NULL, and arg_max passes it over.
 """
+RANK = "any_value(rank) FILTER (validation_set = $sets[{j}]) AS rank_{j}"
 
 
 @dataclass(frozen=True)
@@ -60,28 +72,33 @@ class Select(Step):
         at.reporter.start(self.label, None, "")
         candidates = self._candidates(at)
         table = select(self.run.selection, candidates, seed=(self.run.seed, self.stage))
-        n_selected = sum(table["selected"].to_pylist())
+        n_selected = pc.sum(table["selected"]).as_py()
         return Work({"n_pool": len(candidates), "n_selected": n_selected}, {"selections": table})
 
     def _candidates(self, at: Workshop) -> Candidates:
-        steps = {
-            "fingerprints": [done.fingerprint for done in self.history],
-            "collected": [done.fingerprint for done in self.rollouts_train],
-        }
-        pool = at.warehouse.query(CANDIDATES, steps)
-        prompt_ids = np.array(pool["prompt_id"].to_pylist(), dtype=object)
-        rank_NV: np.ndarray | None = None
-        validation_sets: tuple[str, ...] = ()
-        if self.score is not None:
-            validation_sets = tuple(sorted(set_members(at.warehouse, self.ingest, "validation")))
-            ranks = at.warehouse.query(RANKS, [self.score.fingerprint])["rank"].to_numpy()
-            rank_NV = ranks.reshape(len(validation_sets), len(prompt_ids)).T
-        return Candidates(
-            prompt_ids=prompt_ids,
-            pass_rate=np.array(pool["pass_rate"].to_pylist(), dtype=float),
-            n=pool["n"].to_numpy(),
-            outcome=np.array(pool["outcome"].to_pylist(), dtype=object),
-            has_signal=pool["has_signal"].to_numpy(),
-            rank_NV=rank_NV,
-            validation_sets=validation_sets,
+        sets = sorted(set_members(at.warehouse, self.ingest, "validation")) if self.score is not None else []
+        numbers = range(1, len(sets) + 1)
+        ranks = ", ".join(["prompt_id", *(RANK.format(j=j) for j in numbers)])
+        pool = at.warehouse.query(
+            CANDIDATES.format(ranks=ranks),
+            {
+                "fingerprints": [done.fingerprint for done in self.history],
+                "collected": [done.fingerprint for done in self.rollouts_train],
+                "score": self.score.fingerprint if self.score is not None else None,
+                **({"sets": sets} if sets else {}),
+            },
         )
+        return Candidates(
+            prompt_ids=pool["prompt_id"].to_numpy(),
+            pass_rate=pool["pass_rate"].to_numpy(),
+            n=pool["n"].to_numpy(),
+            outcome=pool["outcome"].to_numpy(),
+            has_signal=pool["has_signal"].to_numpy(),
+            rank_NV=np.column_stack([_ranks(pool[f"rank_{j}"]) for j in numbers]) if sets else None,
+            validation_sets=sets,
+        )
+
+
+def _ranks(column: pa.ChunkedArray) -> np.ndarray:
+    assert column.null_count == 0, "the score step ranks the whole pool on every set"
+    return column.to_numpy()

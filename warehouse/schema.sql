@@ -1,19 +1,22 @@
--- Tables of the warehouse. Append-only history: every write is INSERT OR REPLACE by primary key, so doing it
--- again changes nothing. `fingerprint` is that of the step which wrote the row; run_steps says which runs use it.
+-- Tables of the warehouse, as a new one gets them; migrations/ brings an older one there. Append-only history: a write
+-- replaces the row of the same key, so doing it again changes nothing. No index keeps the keys (see tables.py).
+-- `fingerprint` is that of the step which wrote the row; run_steps says which runs use it.
 
 CREATE TABLE IF NOT EXISTS meta (
-    key VARCHAR PRIMARY KEY,             -- schema_version, definition_sha256
+    key VARCHAR NOT NULL,                -- schema_version, definition_sha256
     value VARCHAR NOT NULL               -- its value as text
+    -- Key: key
 );
 
 CREATE TABLE IF NOT EXISTS prompts (
-    prompt_id VARCHAR PRIMARY KEY,       -- hash of data source and messages
+    prompt_id VARCHAR NOT NULL,          -- hash of data source and messages
     data_source VARCHAR NOT NULL,        -- name of the data set it came from
     messages JSON NOT NULL,              -- the chat, as [{role, content}, ...]
     gold VARCHAR NOT NULL,               -- the answer that the verifier compares with
     verifier VARCHAR NOT NULL,           -- name of the verifier that grades it
     verifier_args JSON NOT NULL,         -- settings of the verifier for this prompt
     extra JSON NOT NULL                  -- what else the data set said: kind, level, ...
+    -- Key: prompt_id
 );
 
 -- One row for each row of a data set that was read: duplicates point to the prompt they were merged into.
@@ -23,8 +26,8 @@ CREATE TABLE IF NOT EXISTS prompt_sources (
     set_name VARCHAR NOT NULL,           -- name of the set within its split
     source VARCHAR NOT NULL,             -- the file or data set that was read
     row_index BIGINT NOT NULL,           -- row in the source, from 0
-    prompt_id VARCHAR NOT NULL,          -- the prompt that the row became
-    PRIMARY KEY (fingerprint, split, set_name, source, row_index)
+    prompt_id VARCHAR NOT NULL           -- the prompt that the row became
+    -- Key: fingerprint, split, set_name, source, row_index
 );
 
 -- Rows that were left out, with the reason.
@@ -35,30 +38,32 @@ CREATE TABLE IF NOT EXISTS prompt_rejects (
     source VARCHAR NOT NULL,             -- the file or data set that was read
     row_index BIGINT NOT NULL,           -- row in the source, from 0
     reason VARCHAR NOT NULL,             -- no_prompt, no_gold, not_utf8, unparseable_gold, conflicting_gold, ...
-    detail VARCHAR NOT NULL,             -- what exactly was wrong with the row
-    PRIMARY KEY (fingerprint, split, set_name, source, row_index)
+    detail VARCHAR NOT NULL              -- what exactly was wrong with the row
+    -- Key: fingerprint, split, set_name, source, row_index
 );
 
 CREATE TABLE IF NOT EXISTS policies (
-    policy_id VARCHAR PRIMARY KEY,       -- hash of the weights' bytes
+    policy_id VARCHAR NOT NULL,          -- hash of the weights' bytes
     path VARCHAR NOT NULL,               -- where the weights lie
     parent_policy_id VARCHAR,            -- the policy that it was trained from; NULL for an initial one
     fingerprint VARCHAR NOT NULL,        -- of the step that wrote the row
     n_parameters BIGINT NOT NULL         -- number of parameters
+    -- Key: policy_id
 );
 
 CREATE TABLE IF NOT EXISTS runs (
-    run_id VARCHAR PRIMARY KEY,          -- name of the run
+    run_id VARCHAR NOT NULL,             -- name of the run
     config JSON NOT NULL,                -- the whole config, defaults filled in
     config_hash VARCHAR NOT NULL,        -- hash of the config
     stages INTEGER NOT NULL,             -- number of curriculum stages
     status VARCHAR NOT NULL,             -- running, waiting (for its next stage), completed, failed
     created_at TIMESTAMPTZ NOT NULL,     -- when the run was first recorded
     updated_at TIMESTAMPTZ NOT NULL      -- when its status last changed
+    -- Key: run_id
 );
 
 CREATE TABLE IF NOT EXISTS steps (
-    fingerprint VARCHAR PRIMARY KEY,     -- hash of name, settings, inputs and contract
+    fingerprint VARCHAR NOT NULL,        -- hash of name, settings, inputs and contract
     name VARCHAR NOT NULL,               -- ingest, rollouts_train, score, select, train, evaluate, ...
     status VARCHAR NOT NULL,             -- running, completed, failed
     settings JSON NOT NULL,              -- its part of the config
@@ -71,18 +76,16 @@ CREATE TABLE IF NOT EXISTS steps (
     started_at TIMESTAMPTZ NOT NULL,     -- of the last attempt
     finished_at TIMESTAMPTZ,             -- of the last attempt; NULL while it runs
     contract INTEGER                     -- of the code that last worked on it; NULL where that did not say
+    -- Key: fingerprint
 );
-
--- Of warehouses that are older than the column.
-ALTER TABLE steps ADD COLUMN IF NOT EXISTS contract INTEGER;
 
 -- Which step a run takes at each stage. Stage 0 is before any training.
 CREATE TABLE IF NOT EXISTS run_steps (
     run_id VARCHAR NOT NULL,             -- name of the run
     stage INTEGER NOT NULL,              -- 0 is before any training
     name VARCHAR NOT NULL,               -- ingest, rollouts_train, score, select, train, evaluate, ...
-    fingerprint VARCHAR NOT NULL,        -- of the step that the run takes here
-    PRIMARY KEY (run_id, stage, name)
+    fingerprint VARCHAR NOT NULL         -- of the step that the run takes here
+    -- Key: run_id, stage, name
 );
 
 CREATE TABLE IF NOT EXISTS shards (
@@ -91,8 +94,8 @@ CREATE TABLE IF NOT EXISTS shards (
     path VARCHAR NOT NULL,               -- relative to the root
     n_rows BIGINT NOT NULL,              -- rows in the file
     n_bytes BIGINT NOT NULL,             -- size of the file
-    sha256 VARCHAR NOT NULL,             -- of the file's bytes
-    PRIMARY KEY (fingerprint, shard_index)
+    sha256 VARCHAR NOT NULL              -- of the file's bytes
+    -- Key: fingerprint, shard_index
 );
 
 -- What one policy made of one prompt at one step: the difficulty history.
@@ -111,8 +114,8 @@ CREATE TABLE IF NOT EXISTS rollout_stats (
     has_signal BOOLEAN NOT NULL,         -- rewards differ
     n_truncated INTEGER NOT NULL,        -- completions cut off at the limit of tokens
     mean_length DOUBLE NOT NULL,         -- tokens a completion, over all
-    max_length INTEGER NOT NULL,         -- tokens of the longest completion
-    PRIMARY KEY (fingerprint, prompt_id, step)
+    max_length INTEGER NOT NULL          -- tokens of the longest completion
+    -- Key: fingerprint, prompt_id, step
 );
 
 -- The view prompt_totals of finished steps, kept by the warehouse itself: a long history takes seconds to gather.
@@ -133,14 +136,15 @@ CREATE TABLE IF NOT EXISTS kept_totals (
     steps INTEGER[] NOT NULL,            -- training step of each of them
     pass_rates DOUBLE[] NOT NULL,        -- of each of them
     last_pass_rate DOUBLE,               -- of the last graded observation; NULL where none was graded
+    last_graded_n INTEGER,               -- graded completions of that observation
     last_step INTEGER NOT NULL,          -- training step of the last observation, graded or not
     last_n INTEGER NOT NULL,             -- graded completions of the last observation
     last_n_correct INTEGER NOT NULL,     -- of last_n
     last_outcome VARCHAR NOT NULL,       -- all_right, all_wrong, mixed, ungraded
     last_has_signal BOOLEAN NOT NULL,    -- rewards of the last observation differ
     last_n_truncated INTEGER NOT NULL,   -- completions of the last observation that were cut off
-    last_mean_length DOUBLE NOT NULL,    -- tokens a completion of the last observation
-    PRIMARY KEY (fingerprint, prompt_id)
+    last_mean_length DOUBLE NOT NULL     -- tokens a completion of the last observation
+    -- Key: fingerprint, prompt_id
 );
 
 -- The view decision_totals of finished steps.
@@ -149,12 +153,13 @@ CREATE TABLE IF NOT EXISTS kept_decisions (
     prompt_id VARCHAR NOT NULL,          -- the prompt decided on
     keep BOOLEAN NOT NULL,               -- whether it was rolled out
     reason VARCHAR NOT NULL,             -- the sampler's ground for it
-    n_decisions BIGINT NOT NULL,         -- rows of sampler_decisions
-    PRIMARY KEY (fingerprint, prompt_id, keep, reason)
+    n_decisions BIGINT NOT NULL          -- rows of sampler_decisions
+    -- Key: fingerprint, prompt_id, keep, reason
 );
 
 CREATE TABLE IF NOT EXISTS ungathered (
-    fingerprint VARCHAR PRIMARY KEY      -- of a step whose rows kept_totals and kept_decisions have not
+    fingerprint VARCHAR NOT NULL         -- of a step whose rows kept_totals and kept_decisions have not
+    -- Key: fingerprint
 );
 
 CREATE TABLE IF NOT EXISTS influence_scores (
@@ -165,8 +170,8 @@ CREATE TABLE IF NOT EXISTS influence_scores (
     cosine DOUBLE NOT NULL,              -- the influence: cosine of the two gradients
     norm DOUBLE NOT NULL,                -- length of the prompt's gradient
     rank INTEGER NOT NULL,               -- 1 is the highest cosine of an estimator; ties by prompt_id
-    estimator VARCHAR,                   -- exact, projected, or cascade: of its cheap pass alone, ranked last
-    PRIMARY KEY (fingerprint, prompt_id, validation_set)
+    estimator VARCHAR                    -- exact, projected, or cascade: of its cheap pass alone, ranked last
+    -- Key: fingerprint, prompt_id, validation_set
 );
 
 -- The whole pool, selected or not, with the reason.
@@ -177,12 +182,9 @@ CREATE TABLE IF NOT EXISTS selections (
     score DOUBLE NOT NULL,               -- what the strategy ranks by
     rank INTEGER NOT NULL,               -- 1 is taken first
     selected BOOLEAN NOT NULL,           -- whether the stage practises on it
-    reason VARCHAR NOT NULL,             -- why it was taken or left
-    PRIMARY KEY (fingerprint, prompt_id)
+    reason VARCHAR NOT NULL              -- why it was taken or left
+    -- Key: fingerprint, prompt_id
 );
-
--- Of warehouses that are older than the column.
-ALTER TABLE influence_scores ADD COLUMN IF NOT EXISTS estimator VARCHAR;
 
 -- How far the policy of a stage has moved from the one whose rollouts it is scored with, by prompt.
 CREATE TABLE IF NOT EXISTS rollout_drift (
@@ -193,8 +195,8 @@ CREATE TABLE IF NOT EXISTS rollout_drift (
     kl DOUBLE NOT NULL,                  -- nats a token, of the behaviour policy from the policy
     ess DOUBLE NOT NULL,                 -- effective share of the tokens
     sequence_ess DOUBLE NOT NULL,        -- effective share of the trajectories
-    stale BOOLEAN NOT NULL,              -- by the thresholds of the run that measured it
-    PRIMARY KEY (fingerprint, prompt_id)
+    stale BOOLEAN NOT NULL               -- by the thresholds of the run that measured it
+    -- Key: fingerprint, prompt_id
 );
 
 -- What scores and selections are worth: one number a row, whichever step knows it.
@@ -203,8 +205,8 @@ CREATE TABLE IF NOT EXISTS diagnoses (
     subject VARCHAR NOT NULL,            -- a validation set; empty for the selection as a whole
     metric VARCHAR NOT NULL,             -- name of the number
     value DOUBLE,                        -- NULL where it is not defined, as a share of 0 prompts
-    n BIGINT NOT NULL,                   -- prompts that it was computed from
-    PRIMARY KEY (fingerprint, subject, metric)
+    n BIGINT NOT NULL                    -- prompts that it was computed from
+    -- Key: fingerprint, subject, metric
 );
 
 -- How near the text of each prompt of the pool is to those of a validation set.
@@ -212,8 +214,8 @@ CREATE TABLE IF NOT EXISTS similarities (
     fingerprint VARCHAR NOT NULL,        -- of the similarity step
     prompt_id VARCHAR NOT NULL,          -- a prompt of the pool
     validation_set VARCHAR NOT NULL,     -- the set that it is compared with
-    cosine DOUBLE NOT NULL,              -- of the embedding and the set's centroid
-    PRIMARY KEY (fingerprint, prompt_id, validation_set)
+    cosine DOUBLE NOT NULL               -- of the embedding and the set's centroid
+    -- Key: fingerprint, prompt_id, validation_set
 );
 
 CREATE TABLE IF NOT EXISTS sampler_decisions (
@@ -225,12 +227,9 @@ CREATE TABLE IF NOT EXISTS sampler_decisions (
     round INTEGER,                       -- of the step's proposals, from 0; rollouts of a round come before the next
     keep BOOLEAN NOT NULL,               -- whether it was rolled out
     keep_probability DOUBLE NOT NULL,    -- chance that it had of being kept
-    reason VARCHAR NOT NULL,             -- the sampler's ground for it
-    PRIMARY KEY (fingerprint, step, position)
+    reason VARCHAR NOT NULL              -- the sampler's ground for it
+    -- Key: fingerprint, step, position
 );
-
--- Of warehouses that are older than the column.
-ALTER TABLE sampler_decisions ADD COLUMN IF NOT EXISTS round INTEGER;
 
 -- Named as TRL names its metrics, with _ for /.
 CREATE TABLE IF NOT EXISTS train_steps (
@@ -283,28 +282,9 @@ CREATE TABLE IF NOT EXISTS train_steps (
     n_masked INTEGER,                    -- graded, but cut off and left out of the loss
     non_finite BOOLEAN,                  -- whether loss or gradient was not finite and the step not applied
     logprob_time DOUBLE,                 -- seconds, of the reference's log-probs
-    validation_accuracy DOUBLE,          -- avg@k of the validation prompts after this step, where they were looked at
-    PRIMARY KEY (fingerprint, step)
+    validation_accuracy DOUBLE           -- avg@k of the validation prompts after this step, where they were looked at
+    -- Key: fingerprint, step
 );
-
--- Of warehouses that are older than the columns.
-ALTER TABLE train_steps ALTER COLUMN loss DROP NOT NULL;
-ALTER TABLE train_steps ALTER COLUMN grad_norm DROP NOT NULL;
-ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS clip_ratio_region_mean DOUBLE;
-ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS importance_sampling_ratio_min DOUBLE;
-ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS importance_sampling_ratio_mean DOUBLE;
-ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS importance_sampling_ratio_max DOUBLE;
-ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS completions_min_length DOUBLE;
-ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS completions_mean_terminated_length DOUBLE;
-ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS completions_min_terminated_length DOUBLE;
-ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS completions_max_terminated_length DOUBLE;
-ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS n_timeout INTEGER;
-ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS n_error INTEGER;
-ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS n_unparseable INTEGER;
-ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS n_masked INTEGER;
-ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS non_finite BOOLEAN;
-ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS logprob_time DOUBLE;
-ALTER TABLE train_steps ADD COLUMN IF NOT EXISTS validation_accuracy DOUBLE;
 
 CREATE TABLE IF NOT EXISTS evaluations (
     fingerprint VARCHAR NOT NULL,        -- of the evaluate step
@@ -314,8 +294,8 @@ CREATE TABLE IF NOT EXISTS evaluations (
     policy_id VARCHAR NOT NULL,          -- the policy that was evaluated
     value DOUBLE NOT NULL,               -- from 0 to 1
     standard_error DOUBLE,               -- of value
-    n_prompts INTEGER NOT NULL,          -- prompts of the set
-    PRIMARY KEY (fingerprint, evaluation_set, metric, k)
+    n_prompts INTEGER NOT NULL           -- prompts of the set
+    -- Key: fingerprint, evaluation_set, metric, k
 );
 
 COMMENT ON TABLE meta IS 'Version of the tables and views.';

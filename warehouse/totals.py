@@ -2,20 +2,14 @@
 
 import duckdb
 
+GATHERED = {"rollout_stats": "kept_totals", "sampler_decisions": "kept_decisions"}
+"""Tables and what follows from them, which nobody else writes."""
 AFTER_A_WRITE = """
     CREATE TEMP TABLE rewritten AS SELECT DISTINCT fingerprint FROM incoming ANTI JOIN ungathered USING (fingerprint);
     DELETE FROM kept_totals WHERE fingerprint IN (FROM rewritten);
     DELETE FROM kept_decisions WHERE fingerprint IN (FROM rewritten);
     INSERT INTO ungathered FROM rewritten;
     DROP TABLE rewritten;
-"""
-OF_OLDER_CODE = """
-    INSERT OR IGNORE INTO ungathered
-    SELECT DISTINCT fingerprint FROM rollout_stats ANTI JOIN kept_totals USING (fingerprint)
-    UNION
-    SELECT DISTINCT fingerprint FROM sampler_decisions ANTI JOIN kept_decisions USING (fingerprint);
-    DELETE FROM kept_totals WHERE fingerprint IN (FROM ungathered);
-    DELETE FROM kept_decisions WHERE fingerprint IN (FROM ungathered);
 """
 GATHER = """
     CREATE TEMP TABLE finished AS
@@ -34,10 +28,4 @@ def forget_written(connection: duckdb.DuckDBPyConnection) -> None:
 
 def gather_finished(connection: duckdb.DuckDBPyConnection) -> None:
     """Keep the totals of all finished steps that are not kept yet."""
-    connection.execute(GATHER)
-
-
-def gather_older(connection: duckdb.DuckDBPyConnection) -> None:
-    """The same of a warehouse whose rows are older than its totals."""
-    connection.execute(OF_OLDER_CODE)
     connection.execute(GATHER)

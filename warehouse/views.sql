@@ -108,6 +108,7 @@ unpacked AS (
         [(x >> 32)::INTEGER FOR x IN seen_graded] AS steps,
         [((x >> 2) & 32767) / ((x >> 17) & 32767) FOR x IN seen_graded] AS pass_rates,
         pass_rates[-1] AS last_pass_rate,
+        ((seen_graded[-1] >> 17) & 32767)::INTEGER AS last_graded_n,
         last.step AS last_step,
         last.n AS last_n,
         last.n_correct AS last_n_correct,
@@ -134,6 +135,7 @@ SELECT
     steps,                                           -- training step of each of them
     pass_rates,                                      -- of each of them
     last_pass_rate,                                  -- of the last graded observation; NULL where none was graded
+    last_graded_n,                                   -- graded completions of that observation
     last_step,                                       -- training step of the last observation, graded or not
     last_n,                                          -- graded completions of the last observation
     last_n_correct,                                  -- of last_n

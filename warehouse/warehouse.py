@@ -4,7 +4,7 @@ DuckDB lets one process write a file at a time and fails at once when two meet. 
 is lock -> connect -> one transaction -> close -> release, and users' SQL reads a published copy.
 """
 
-import hashlib
+import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -16,29 +16,29 @@ import duckdb
 import pyarrow as pa
 
 from warehouse.asking import DEFAULT_LIMITS, Answer, Limits, Parameters, answered, guarded
-from warehouse.comments import column_comments
 from warehouse.errors import WarehouseError
 from warehouse.files import clone_file, exclusive_lock, fsync_directory, interrupts_held
-from warehouse.totals import forget_written, gather_finished, gather_older
+from warehouse.tables import write_rows
+from warehouse.totals import gather_finished
+from warehouse.versions import SCHEMA_VERSION, define, is_current, older_version
 
-SCHEMA_VERSION = 1
 HERE = Path(__file__).parent
-TABLES_AND_VIEWS = (HERE / "schema.sql").read_text() + (HERE / "views.sql").read_text()
-DEFINITION = TABLES_AND_VIEWS + column_comments(TABLES_AND_VIEWS)
-DEFINITION_SHA256 = hashlib.sha256(DEFINITION.encode()).hexdigest()
-GATHERED = {"rollout_stats": "kept_totals", "sampler_decisions": "kept_decisions"}
-"""Tables and what follows from them, which nobody else writes."""
-OWN_TABLES = ("meta", "ungathered", *GATHERED.values())
-"""Of the warehouse itself: they say nothing that the others do not."""
-WRITABLE = f"SELECT table_name FROM duckdb_tables() WHERE table_name NOT IN {OWN_TABLES} ORDER BY 1"
 KEEP_RUN_STEPS = """
     DELETE FROM run_steps
     WHERE run_id = $run_id AND NOT list_contains(
         list_zip($stages::INTEGER[], $names::VARCHAR[]), struct_pack(stage := stage, name := name)
     )
 """
+SETTINGS = """
+    SET TimeZone = 'UTC';
+    SET enable_progress_bar = false;
+    PRAGMA disable_checkpoint_on_shutdown;
+"""
+"""The bar is drawn wherever __main__ is no file. A checkpoint packs the last block of each changed table anew, half the
+time of a small write; DuckDB makes one when its log comes to 16 MB, `publish` each time."""
 NAMED_QUERIES = {path.stem: path.read_text() for path in sorted((HERE / "queries").rglob("*.sql"))}
 
+logger = logging.getLogger("rlsift.warehouse")
 Connection = duckdb.DuckDBPyConnection
 T = TypeVar("T")
 
@@ -57,18 +57,16 @@ class Warehouse:
         """Write every row of every table in one transaction: all of them or, after any error, none.
 
         `fingerprint` is that of the step which writes: rows that do not name one get it, where their table asks.
-        A row whose primary key is there already is replaced; a column left out keeps the value that it has
+        A row whose key is there already is replaced; a column left out keeps the value that it has
         there, and is NULL in a new row. `instead` puts them in the place of all rows that these tables have of the
         fingerprint. Raises WarehouseError for an unknown table or column, two rows of one key, a value that its
         column cannot hold, a warehouse of a newer schema, or a lock held too long.
         """
         with self._lock(), self._open() as connection:
             connection.begin()
-            for name, table in tables.items():
-                if instead:
-                    for old in filter(None, (name, GATHERED.get(name))):
-                        connection.execute(f"DELETE FROM {old} WHERE fingerprint = $1", [fingerprint])
-                _insert(connection, name, table, fingerprint)
+            for name, rows in tables.items():
+                with _in_words(f"cannot write to {name!r}: "):
+                    write_rows(connection, name, rows, fingerprint=fingerprint, instead=instead)
             if "steps" in tables:
                 gather_finished(connection)
             connection.commit()
@@ -169,14 +167,37 @@ class Warehouse:
     def _open(self, *, read_only: bool = False) -> Iterator[Connection]:
         """The live file with the tables and views of this code. The caller holds the lock."""
         if read_only and self.path.exists():
-            with closing(self._connect_to_live(read_only=True)) as connection, _in_words(), interrupts_held():
-                if _is_current(connection):
+            with self._connected(read_only=True) as connection:
+                if is_current(connection):
                     yield connection
                     return
-        with closing(self._connect_to_live(read_only=False)) as connection, _in_words(), interrupts_held():
-            if not _is_current(connection):
-                _define(connection)
+        with self._connected(read_only=False) as connection:
+            older = older_version(connection)
+            if older is None:
+                if not is_current(connection):
+                    define(connection)
+                yield connection
+                return
+            connection.execute("CHECKPOINT")
+        self._keep_copy(older)
+        with self._connected(read_only=False) as connection:
+            define(connection)
             yield connection
+
+    @contextmanager
+    def _connected(self, *, read_only: bool) -> Iterator[Connection]:
+        with closing(self._connect_to_live(read_only=read_only)) as connection, _in_words(), interrupts_held():
+            yield connection
+
+    def _keep_copy(self, version: int) -> None:
+        """The live file as it is, beside it, before its tables change; one that was cut short is made again."""
+        copy = self.path.with_name(f"warehouse.version-{version}.duckdb")
+        temporary = copy.with_suffix(".tmp")
+        temporary.unlink(missing_ok=True)
+        clone_file(self.path, temporary, mode=0o644)
+        os.replace(temporary, copy)
+        fsync_directory(self.root)
+        logger.warning("%s is brought from version %d to %d; as it was: %s", self.path, version, SCHEMA_VERSION, copy)
 
     def _connect_to_live(self, *, read_only: bool) -> Connection:
         deadline = time.monotonic() + self.lock_timeout_seconds
@@ -197,10 +218,10 @@ class Warehouse:
     def _current_snapshot(self) -> Iterator[Connection]:
         """The newest snapshot, with the tables and views of this code."""
         with closing(self._connect_to_snapshot()) as connection:
-            is_current = _is_current(connection)
-            if is_current:
+            current = is_current(connection)
+            if current:
                 yield connection
-        if not is_current:
+        if not current:
             self.publish()
             with closing(self._connect_to_snapshot()) as connection:
                 yield connection
@@ -223,58 +244,10 @@ def _connect(path: Path, *, read_only: bool) -> Connection:
     with ExitStack() as closed_on_error:
         with interrupts_held():
             connection = closed_on_error.enter_context(duckdb.connect(str(path), read_only=read_only))
-            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute(SETTINGS)
         # An interrupt that was held comes here: an open connection would be in the way of the next one.
         closed_on_error.pop_all()
     return connection
-
-
-def _is_current(connection: Connection) -> bool:
-    """Whether tables and views are this code's. Raises WarehouseError where newer code has made them."""
-    if connection.execute("FROM duckdb_tables() WHERE table_name = 'meta'").fetchone() is None:
-        return False
-    meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
-    version = int(meta.get("schema_version", 0))
-    if version > SCHEMA_VERSION:
-        raise WarehouseError(
-            f"the warehouse has schema version {version}, this rlsift knows {SCHEMA_VERSION}: upgrade rlsift"
-        )
-    return version == SCHEMA_VERSION and meta.get("definition_sha256") == DEFINITION_SHA256
-
-
-def _define(connection: Connection) -> None:
-    meta = {"schema_version": str(SCHEMA_VERSION), "definition_sha256": DEFINITION_SHA256}
-    connection.begin()
-    connection.execute(DEFINITION)
-    gather_older(connection)
-    for item in meta.items():
-        connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", item)
-    connection.commit()
-
-
-def _insert(connection: Connection, name: str, table: pa.Table, fingerprint: str | None) -> None:
-    names = connection.execute(WRITABLE)
-    known_tables = [row[0] for row in names.fetchall()]
-    if name not in known_tables:
-        raise WarehouseError(f"unknown table {name!r}; the tables are {', '.join(known_tables)}")
-    columns = dict(connection.execute(f"SELECT name, pk FROM pragma_table_info('{name}')").fetchall())
-    if unknown := [column for column in table.column_names if column not in columns]:
-        raise WarehouseError(f"unknown columns {unknown} for {name!r}; its columns are {', '.join(columns)}")
-    key = ", ".join(column for column, in_key in columns.items() if in_key)
-    if fingerprint is not None and "fingerprint" in columns and "fingerprint" not in table.column_names:
-        table = table.append_column("fingerprint", pa.repeat(fingerprint, table.num_rows))
-    if table.num_rows == 0:
-        return
-    connection.register("incoming", table)
-    with _in_words(f"cannot write to {name!r}: "):
-        # DuckDB would keep the first of them and say nothing.
-        twice = connection.execute(f"SELECT {key} FROM incoming GROUP BY ALL HAVING count(*) > 1").fetchone()
-        if twice is not None:
-            raise WarehouseError(f"cannot write to {name!r}: more than one row with ({key}) = {twice}")
-        connection.execute(f"INSERT OR REPLACE INTO {name} BY NAME FROM incoming")
-        if name in GATHERED:
-            forget_written(connection)
-    connection.unregister("incoming")
 
 
 def _fetch(connection: Connection, sql: str, parameters: Parameters | None) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
 from pipeline_lib.config import AllSelection
 from pipeline_lib.selection.candidates import Candidates
@@ -10,4 +11,4 @@ from pipeline_lib.selection.strategy import Scored, Seed
 
 
 def score_all(config: AllSelection, candidates: Candidates, seed: Seed) -> Scored:
-    return Scored(np.zeros(len(candidates)), ["the whole pool"] * len(candidates))
+    return Scored(np.zeros(len(candidates)), pa.repeat("the whole pool", len(candidates)))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline_lib.config import InfluenceSelection
 from pipeline_lib.selection.candidates import Candidates
-from pipeline_lib.selection.strategy import Scored, Seed
+from pipeline_lib.selection.strategy import Scored, Seed, joined
 from pipeline_lib.selection.top_alpha import number_kept
 
 
@@ -32,21 +34,17 @@ def score_influence(config: InfluenceSelection, candidates: Candidates, seed: Se
             "selection.type=influence needs influence scores, and these candidates carry none; "
             "run the score step first, or select by learnability, pass_rate, random or all"
         )
-    best_N = rank_NV.argmin(axis=1)
-    best_rank_N = rank_NV.min(axis=1)
+    best_set = pa.array(list(candidates.validation_sets), pa.string()).take(pa.array(rank_NV.argmin(axis=1)))
     last = number_kept(config.alpha, len(candidates)) if config.truncate else None
     return Scored(
         reciprocal_rank_fusion(rank_NV, config.rrf_k, last=last),
-        [
-            f"best on {candidates.validation_sets[best]} (rank {rank})"
-            for best, rank in zip(best_N.tolist(), best_rank_N.tolist(), strict=True)
-        ],
-        [
-            None if has_signal else _no_gradient(str(outcome))
-            for has_signal, outcome in zip(candidates.has_signal, candidates.outcome, strict=True)
-        ],
+        joined("best on ", best_set, " (rank ", pa.array(rank_NV.min(axis=1)).cast(pa.string()), ")"),
+        _no_gradient(candidates),
     )
 
 
-def _no_gradient(outcome: str) -> str:
-    return f"{'zero-variance' if outcome != 'ungraded' else 'nothing graded'} offline ({outcome}): no gradient"
+def _no_gradient(candidates: Candidates) -> pa.StringArray:
+    outcome = pa.array(candidates.outcome, pa.string())
+    kind = pc.if_else(pc.equal(outcome, "ungraded"), "nothing graded", "zero-variance")
+    has_signal = pa.array(candidates.has_signal.astype(bool))
+    return pc.if_else(has_signal, pa.scalar(None, pa.string()), joined(kind, " offline (", outcome, "): no gradient"))

@@ -10,6 +10,7 @@ from pipeline_lib.selection.strategy import (
     UNKNOWN_SCORE,
     Scored,
     Seed,
+    joined,
     pass_rate_words,
     unknown_pass_rate_words,
 )
@@ -18,5 +19,5 @@ from pipeline_lib.selection.strategy import (
 def score_pass_rate(config: PassRateSelection, candidates: Candidates, seed: Seed) -> Scored:
     p = candidates.pass_rate
     score = np.where(np.isnan(p), UNKNOWN_SCORE, -np.abs(p - config.target))
-    why = [f"{words}, target {config.target:g}" for words in pass_rate_words(candidates)]
+    why = joined(pass_rate_words(candidates), f", target {config.target:g}")
     return Scored(score, why, unknown_pass_rate_words(candidates))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline_lib.config import RandomSelection
 from pipeline_lib.selection.candidates import Candidates
@@ -12,5 +14,7 @@ from pipeline_lib.selection.strategy import Scored, Seed
 def score_random(config: RandomSelection, candidates: Candidates, seed: Seed) -> Scored:
     """Draws are dealt in order of prompt_id, so that the order of the pool does not matter."""
     score = np.empty(len(candidates))
-    score[np.argsort(candidates.prompt_ids)] = np.random.default_rng(seed).random(len(candidates))
-    return Scored(score, ["drawn at random"] * len(candidates))
+    score[pc.sort_indices(pa.array(candidates.prompt_ids, pa.string())).to_numpy()] = np.random.default_rng(
+        seed
+    ).random(len(candidates))
+    return Scored(score, pa.repeat("drawn at random", len(candidates)))

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def descending_order(values: np.ndarray, prompt_ids: np.ndarray) -> np.ndarray:
+    """Indices of `values` [N] from the highest to the lowest; ties go by prompt_id, never by position."""
+    keyed = pa.table({"value": values, "prompt_id": pa.array(prompt_ids, pa.string())})
+    order = pc.sort_indices(keyed, [("value", "descending"), ("prompt_id", "ascending")])
+    return order.to_numpy()
 
 
 def descending_ranks(values: np.ndarray, prompt_ids: np.ndarray) -> np.ndarray:
-    """Rank of each of `values` [N], 1 for the highest; ties go by prompt_id, never by position."""
-    order = np.lexsort((prompt_ids, -values))
+    """Rank of each of `values` [N], 1 for the highest; ties as in `descending_order`."""
     ranks = np.empty(len(values), dtype=np.int64)
-    ranks[order] = np.arange(1, len(values) + 1)
+    ranks[descending_order(values, prompt_ids)] = np.arange(1, len(values) + 1)
     return ranks

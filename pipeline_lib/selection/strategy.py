@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline_lib.selection.candidates import Candidates
 
@@ -20,19 +22,27 @@ UNKNOWN_SCORE = -2.0
 class Scored:
     score: np.ndarray
     """Higher is chosen first."""
-    why: Sequence[str]
+    why: pa.StringArray
     """Why a kept prompt was kept, one for each prompt."""
-    without: Sequence[str | None] | None = None
-    """Why a prompt could not be ranked on its merits, None where it could."""
+    without: pa.StringArray | None = None
+    """Why a prompt could not be ranked on its merits, NULL where it could."""
 
 
 class Strategy(Protocol):
     def __call__(self, config: Any, candidates: Candidates, seed: Seed) -> Scored: ...
 
 
-def pass_rate_words(candidates: Candidates) -> list[str]:
-    return [f"pass rate {rate:.3g} of {n}" for rate, n in zip(candidates.pass_rate, candidates.n, strict=True)]
+def joined(*parts: pa.Array | str) -> pa.StringArray:
+    """The parts beside each other, prompt by prompt; NULL where one of them is."""
+    return pc.binary_join_element_wise(*parts, "")
 
 
-def unknown_pass_rate_words(candidates: Candidates) -> list[str | None]:
-    return ["pass rate unknown: ranked last" if unknown else None for unknown in np.isnan(candidates.pass_rate)]
+def pass_rate_words(candidates: Candidates) -> pa.StringArray:
+    rates = pa.array(candidates.pass_rate).dictionary_encode()
+    words = pa.array([f"{rate:.3g}" for rate in rates.dictionary.to_pylist()], pa.string())
+    return joined("pass rate ", words.take(rates.indices), " of ", pa.array(candidates.n).cast(pa.string()))
+
+
+def unknown_pass_rate_words(candidates: Candidates) -> pa.StringArray:
+    unknown = pa.array(np.isnan(candidates.pass_rate))
+    return pc.if_else(unknown, "pass rate unknown: ranked last", pa.scalar(None, pa.string()))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline_lib.selection.candidates import Candidates
-from pipeline_lib.selection.ranks import descending_ranks
-from pipeline_lib.selection.strategy import Scored
+from pipeline_lib.selection.ranks import descending_order
+from pipeline_lib.selection.strategy import Scored, joined
 
 _COLUMNS: dict[str, pa.DataType] = {
     "prompt_id": pa.string(),
@@ -32,27 +33,26 @@ def top_alpha(strategy: str, alpha: float, candidates: Candidates, scored: Score
     """The whole pool in order of rank (score descending, ties by prompt_id), each prompt with its reason."""
     pool = len(candidates)
     kept = number_kept(alpha, pool)
-    order = np.argsort(descending_ranks(scored.score, candidates.prompt_ids))
+    order = descending_order(scored.score, candidates.prompt_ids)
     return pa.table(
         {
-            "prompt_id": pa.array(candidates.prompt_ids[order].tolist(), pa.string()),
-            "strategy": pa.array([strategy] * pool, pa.string()),
+            "prompt_id": pa.array(candidates.prompt_ids, pa.string()).take(order),
+            "strategy": pa.repeat(strategy, pool),
             "score": scored.score[order],
             "rank": np.arange(1, pool + 1, dtype=np.int32),
             "selected": np.arange(pool) < kept,
-            "reason": pa.array(_reasons(scored, order, kept), pa.string()),
+            "reason": _reasons(scored, order, kept),
         },
         schema=SELECTION_SCHEMA,
     )
 
 
-def _reasons(scored: Scored, order: np.ndarray, kept: int) -> list[str]:
+def _reasons(scored: Scored, order: np.ndarray, kept: int) -> pa.Array:
     pool = len(order)
-    reasons = []
-    for rank, index in enumerate(order.tolist(), start=1):
-        without = scored.without[index] if scored.without is not None else None
-        if rank <= kept:
-            reasons.append(f"rank {rank} of {pool}, kept {kept}: {without or scored.why[index]}")
-        else:
-            reasons.append(without or f"rank {rank} of {pool}: below the {kept} kept")
-    return reasons
+    rank = pa.array(np.arange(1, pool + 1)).cast(pa.string())
+    without = pa.nulls(pool, pa.string()) if scored.without is None else scored.without.take(order)
+    why = pc.coalesce(without[:kept], scored.why.take(order[:kept]))
+    below = joined("rank ", rank[kept:], f" of {pool}: below the {kept} kept")
+    return pa.concat_arrays(
+        [joined("rank ", rank[:kept], f" of {pool}, kept {kept}: ", why), pc.coalesce(without[kept:], below)]
+    )

@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 from pipeline_lib.atomic import new_file
 from warehouse import Warehouse, WarehouseError
-from warehouse.warehouse import OWN_TABLES, SCHEMA_VERSION
+from warehouse.tables import OWN_TABLES
+from warehouse.versions import SCHEMA_VERSION
 
 MANIFEST = "manifest.json"
 IMPORTED = "imported"

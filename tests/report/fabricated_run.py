@@ -66,9 +66,9 @@ class _Fabricator:
     def insert(self, table: str, rows: Iterable[dict[str, Any]]) -> None:
         arrow = pa.Table.from_pylist(list(rows))
         self.connection.register("incoming", arrow)
-        self.connection.execute(f"INSERT OR REPLACE INTO {table} BY NAME SELECT * FROM incoming")
+        self.connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM incoming")
         if table in ("rollout_stats", "sampler_decisions"):  # as Warehouse.write: no step has gathered its totals
-            self.connection.execute("INSERT OR IGNORE INTO ungathered SELECT DISTINCT fingerprint FROM incoming")
+            self.connection.execute("INSERT INTO ungathered SELECT fingerprint FROM incoming EXCEPT FROM ungathered")
         self.connection.unregister("incoming")
 
     def taken(self, stage: int, name: str) -> str:

@@ -6,8 +6,7 @@ import duckdb
 import pytest
 from warehouse_rows import batch
 
-from warehouse import Warehouse
-from warehouse import warehouse as module
+from warehouse import Warehouse, versions
 from warehouse.comments import column_comments
 
 DEFINITION = """
@@ -64,8 +63,8 @@ def test_every_table_view_and_column_says_what_it_is(tmp_path: Path) -> None:
 def test_a_warehouse_of_older_code_gets_them_at_the_next_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     warehouse = Warehouse(tmp_path)
     with monkeypatch.context() as older:
-        older.setattr(module, "DEFINITION", module.TABLES_AND_VIEWS)
-        older.setattr(module, "DEFINITION_SHA256", "older")
+        older.setattr(versions, "DEFINITION", versions.TABLES_AND_VIEWS)
+        older.setattr(versions, "DEFINITION_SHA256", "older")
         warehouse.write(batch("a"))
         warehouse.publish()
         assert warehouse.ask(UNSAID).num_rows > 250

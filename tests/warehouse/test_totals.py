@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from warehouse_rows import decision, stats, step, table
 
 from warehouse import Warehouse
-from warehouse import warehouse as module
 
 BY_HAND = {
     "n_observations": 3,
@@ -25,6 +24,7 @@ BY_HAND = {
     "steps": [1, 4],
     "pass_rates": [0.0, 0.25],
     "last_pass_rate": 0.25,
+    "last_graded_n": 4,
     "last_step": 4,
     "last_n": 4,
     "last_n_correct": 1,
@@ -32,7 +32,6 @@ BY_HAND = {
     "last_has_signal": True,
 }
 COUNTS = "SELECT (SELECT count(*) FROM kept_totals) AS kept, (SELECT count(*) FROM ungathered) AS ungathered"
-TOTALS = "SELECT * FROM prompt_totals ORDER BY fingerprint, prompt_id"
 
 
 def completed(*fingerprints: str) -> dict[str, Any]:
@@ -109,17 +108,6 @@ def test_rows_written_instead_take_their_totals_along(warehouse: Warehouse) -> N
     assert rows(warehouse.query("SELECT prompt_id, outcomes FROM prompt_totals")) == [("b", "R")]
     warehouse.write({"rollout_stats": fewer.slice(0, 0)}, fingerprint="t", instead=True)
     assert warehouse.query("FROM prompt_totals").num_rows == 0
-
-
-def test_a_warehouse_that_is_older_than_its_totals_is_gathered(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    warehouse.write({"rollout_stats": table(train_stats("t", 1, "a", 0), train_stats("u", 1, "a", 4))} | completed("t"))
-    expected = rows(warehouse.query(TOTALS))
-    with module._connect(warehouse.path, read_only=False) as connection:
-        connection.execute("DELETE FROM kept_totals; DELETE FROM ungathered; DELETE FROM meta")
-    assert rows(warehouse.query(TOTALS)) == expected
-    assert rows(warehouse.query(COUNTS)) == [(1, 1)]
 
 
 @settings(max_examples=6, deadline=None)

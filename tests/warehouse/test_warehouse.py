@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from warehouse_rows import batch, evaluation, prompt, step, table
 
-from warehouse import Warehouse, WarehouseError
+from warehouse import Warehouse, WarehouseError, versions
 from warehouse import warehouse as module
 from warehouse.files import exclusive_lock
 
@@ -171,8 +171,8 @@ def test_a_file_left_without_tables_gets_them(warehouse: Warehouse) -> None:
 
 def test_views_are_brought_up_to_date(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     warehouse.write(batch("a"))
-    monkeypatch.setattr(module, "DEFINITION", module.DEFINITION + "CREATE OR REPLACE VIEW later AS SELECT 1;")
-    monkeypatch.setattr(module, "DEFINITION_SHA256", "another")
+    monkeypatch.setattr(versions, "DEFINITION", versions.DEFINITION + "CREATE OR REPLACE VIEW later AS SELECT 1;")
+    monkeypatch.setattr(versions, "DEFINITION_SHA256", "another")
     assert count(warehouse, "later") == 1
     assert count(warehouse, "shards") == 20
 
@@ -182,8 +182,8 @@ def test_a_named_query_finds_its_views_in_a_snapshot_of_older_code(
 ) -> None:
     warehouse.write(batch("a"))
     older = warehouse.publish()
-    monkeypatch.setattr(module, "DEFINITION", module.DEFINITION + "CREATE OR REPLACE VIEW later AS SELECT 1 AS x;")
-    monkeypatch.setattr(module, "DEFINITION_SHA256", "another")
+    monkeypatch.setattr(versions, "DEFINITION", versions.DEFINITION + "CREATE OR REPLACE VIEW later AS SELECT 1 AS x;")
+    monkeypatch.setattr(versions, "DEFINITION_SHA256", "another")
     monkeypatch.setattr(module, "NAMED_QUERIES", {"later": "FROM later"})
     assert warehouse.named_query("later").to_pylist() == [{"x": 1}]
     newer = warehouse.snapshot_path.resolve()
@@ -193,7 +193,8 @@ def test_a_named_query_finds_its_views_in_a_snapshot_of_older_code(
 
 
 def test_a_newer_schema_is_refused(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SCHEMA_VERSION", 2)
+    newer = versions.SCHEMA_VERSION + 1
+    monkeypatch.setattr(versions, "SCHEMA_VERSION", newer)
     warehouse.write(batch("a"))
     monkeypatch.undo()
     calls: list[Any] = [
@@ -202,7 +203,9 @@ def test_a_newer_schema_is_refused(warehouse: Warehouse, monkeypatch: pytest.Mon
         warehouse.publish,
     ]
     for call in calls:
-        with pytest.raises(WarehouseError, match="schema version 2, this rlsift knows 1: upgrade rlsift"):
+        with pytest.raises(
+            WarehouseError, match=f"schema version {newer}, this rlsift knows {newer - 1}: upgrade rlsift"
+        ):
             call()
 
 
