@@ -77,10 +77,11 @@ WITH gathered AS (
         sum(n_truncated)::BIGINT AS n_truncated,
         sum(mean_length * (n + n_ungraded)) AS n_tokens,
         max(max_length) AS max_length,
-        -- Packed, as an aggregate with ORDER BY takes ten times as long: step, 15 bits of n and n_correct, outcome.
+        -- Packed, as an aggregate with ORDER BY takes ten times as long: step, 15 bits of n and n_correct, and what
+        -- samplers go by: mixed where the rewards differ, be it by partial credit alone, else what most of it is.
         list_sort(list(
             (step::BIGINT << 32) + (n << 17) + (n_correct << 2)
-            + CASE outcome WHEN 'all_wrong' THEN 1 WHEN 'mixed' THEN 2 WHEN 'all_right' THEN 3 ELSE 0 END
+            + CASE WHEN n = 0 THEN 0 WHEN has_signal THEN 2 WHEN 2 * n_correct >= n THEN 3 ELSE 1 END
         )) AS seen,
         arg_max(
             {
@@ -131,7 +132,7 @@ SELECT
     n_truncated,                                     -- completions cut off at the limit of tokens
     n_tokens,                                        -- of all completions
     max_length,                                      -- tokens of the longest completion
-    outcomes,                                        -- graded observations in order: all right R, all wrong W, mixed M
+    outcomes,                                        -- graded observations in order: M rewards differ, else right R, wrong W
     steps,                                           -- training step of each of them
     pass_rates,                                      -- of each of them
     last_pass_rate,                                  -- of the last graded observation; NULL where none was graded
@@ -237,7 +238,7 @@ SELECT
     run_id,                                          -- name of the run
     prompt_id,                                       -- the prompt
     array_to_string([part.outcomes FOR part IN letters], '')
-        AS outcomes,                                 -- a letter each: R, W or M
+        AS outcomes,                                 -- a letter each: M rewards differ, else R right or W wrong
     flatten([part.pass_rates FOR part IN numbers])
         AS pass_rates,                               -- of each
     flatten([part.steps FOR part IN numbers])

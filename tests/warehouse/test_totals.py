@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from warehouse_rows import decision, stats, step, table
 
+from pipeline_lib.sampling import Observation
 from warehouse import Warehouse
 
 BY_HAND = {
@@ -99,6 +100,16 @@ def test_decisions_are_counted_by_prompt_and_reason(warehouse: Warehouse) -> Non
     assert rows(warehouse.query(counted)) == expected
     warehouse.write({"sampler_decisions": table(decision("t", 4, "a", keep=False, reason="easy"))})
     assert rows(warehouse.query(counted)) == [("t", "a", False, "easy", 3), *expected[1:]]
+
+
+def test_a_letter_says_whether_the_rewards_differ_as_samplers_see_it(warehouse: Warehouse) -> None:
+    """Of partial credit group 1 teaches, none of it correct, and 4, all of it; 2, half of it correct, does not."""
+    seen = [(0, True), (2, False), (1, False), (4, True), (0, False), (4, False), (2, True)]
+    told = [train_stats("t", at, "a", n) | {"has_signal": differ} for at, (n, differ) in enumerate(seen, start=1)]
+    warehouse.write({"rollout_stats": table(*told)})
+    assert rows(warehouse.query("SELECT outcomes FROM prompt_totals")) == [("MRWMWRM",)]
+    expected = [Observation("a", 4, n, differ).outcome for n, differ in seen]
+    assert "".join({"all_right": "R", "all_wrong": "W"}.get(outcome, "M") for outcome in expected) == "MRWMWRM"
 
 
 def test_rows_written_instead_take_their_totals_along(warehouse: Warehouse) -> None:
