@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from curriculum_arms import ARMS
-from curriculum_run import run
+from curriculum_run import result_path, run
 from curriculum_worlds import WORLDS, WorldName
 from machine import processor
 from rich.console import Console
@@ -34,10 +34,6 @@ from rich.table import Table
 RESULTS = Path(__file__).parent / "results" / "curriculum.json"
 FULL_STAGES = 4
 """The full pool is trained on longer, so that its best is known."""
-
-
-def result_path(root: Path, world: str, arm: str, seed: int) -> Path:
-    return root / f"{world}-{arm.replace(' ', '-')}-{seed}.json"
 
 
 def run_all(arguments: argparse.Namespace) -> None:
@@ -148,7 +144,7 @@ def _smoothed(curve: list[dict[str, float]]) -> list[float]:
 
 
 def _results(root: Path, world: str, arm: str) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in sorted(root.glob(f"{world}-{arm.replace(' ', '-')}-[0-9]*.json"))]
+    return [json.loads(path.read_text()) for path in sorted(root.glob(result_path(root, world, arm, "[0-9]*").name))]
 
 
 def show(found: dict[str, dict[str, Any]]) -> None:

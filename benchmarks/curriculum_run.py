@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,13 +17,13 @@ import torch
 from curriculum_arms import ARMS, Arm, Measured
 from curriculum_worlds import WORLDS, Prompts, World, WorldName, draw
 
+from pipeline_lib.atomic import write_text
 from pipeline_lib.config import Train
 from pipeline_lib.grpo.backends import make_backend
 from pipeline_lib.grpo.ranks import Ranks
 from pipeline_lib.grpo.trained import Trained
 from pipeline_lib.grpo.trainer import Trainer
 from pipeline_lib.influence.exact import exact_scores
-from pipeline_lib.influence.scores import InfluenceScores
 from pipeline_lib.parquet import write_parquet
 from pipeline_lib.policy import Policy, load_policy, policy_id_of
 from pipeline_lib.policy.materialise import BUILTIN_DIRECTORY
@@ -98,39 +99,36 @@ class Curriculum:
 
     def collected(self) -> list[RolloutGroup]:
         """K rollouts of each prompt of the pool, of the policy that all begin with; made once for all arms."""
-        with self._kept("pool", lambda: self.roll(self.prompts.pool, K, 10 * self.seed + 1).groups) as groups:
-            self.cost.add("collect", GENERATED * generated_tokens(groups))
-            self.observe(groups)
-            return groups
+        groups = self._kept("pool", self.prompts.pool, K, 10 * self.seed + 1)
+        self.observe(groups)
+        return groups
 
     def validation(self) -> dict[str, list[RolloutGroup]]:
-        found = {}
-        for number, (name, prompts) in enumerate(self.prompts.validation.items()):
-            seed = 10 * self.seed + 2 + number
-            with self._kept(name, lambda p=prompts, s=seed: self.roll(p, VALIDATION_K, s).groups) as groups:
-                self.cost.add("collect", GENERATED * generated_tokens(groups))
-                found[name] = groups
-        return found
+        return {
+            name: self._kept(name, prompts, VALIDATION_K, 10 * self.seed + number)
+            for number, (name, prompts) in enumerate(self.prompts.validation.items(), start=2)
+        }
 
-    @contextmanager
-    def _kept(self, name: str, make: Callable[[], list[RolloutGroup]]) -> Iterator[list[RolloutGroup]]:
-        """Groups that every arm begins with. Their cost is each arm's, whoever has made them."""
+    def _kept(self, name: str, prompts: Sequence[Prompt], samples: int, seed: int) -> list[RolloutGroup]:
+        """Rollouts that every arm begins with. Their cost is each arm's, whoever has made them."""
         path, seconds = self.directory / f"{name}.parquet", self.directory / f"{name}.seconds"
         if not seconds.exists():
             self.directory.mkdir(parents=True, exist_ok=True)
             made = Cost()
             with made.timed():
-                write_parquet(path, groups_to_table(make()))
-            seconds.write_text(str(made.seconds))
+                write_parquet(path, groups_to_table(self.roll(prompts, samples, seed).groups))
+            write_text(seconds, str(made.seconds))
         self.cost.seconds += float(seconds.read_text())
-        yield read_groups(path)
+        groups = read_groups(path)
+        self.cost.add("collect", GENERATED * generated_tokens(groups))
+        return groups
 
     def observe(self, groups: Sequence[RolloutGroup]) -> None:
         self.pass_rate |= {g.prompt_id: (len(g.graded), g.n_correct) for g in groups if g.graded}
 
     def scores(self, pool: Sequence[RolloutGroup], validation: dict[str, list[RolloutGroup]], adam: bool) -> Measured:
         with self.cost.timed():
-            scores: InfluenceScores = exact_scores(
+            scores = exact_scores(
                 self.policy,
                 pool,
                 validation,
@@ -153,8 +151,9 @@ class Curriculum:
             checkpoint_every=10_000,
         )
         known = [
-            Observation(i, n, right, 0 < right < n)
-            for i, (n, right) in ((i, self.pass_rate[i]) for i in selected)
+            Observation(prompt_id, n, right, 0 < right < n)
+            for prompt_id in selected
+            for n, right in [self.pass_rate[prompt_id]]
             if n > 0
         ]
         sampler = make_sampler(arm.sampler, list(selected), known, self.seed + stage, group_size=K)
@@ -202,6 +201,10 @@ class Curriculum:
         self.curve.append({"step": self.step, "forwards": self.cost.forwards, "seconds": seconds} | accuracy)
 
 
+def result_path(root: Path, world: str, arm: str, seed: int | str) -> Path:
+    return root / f"{world}-{arm.replace(' ', '-')}-{seed}.json"
+
+
 def run(
     root: Path, world: WorldName, name: str, seed: int, *, stages: int, steps: int, pool_size: int
 ) -> dict[str, Any]:
@@ -219,11 +222,14 @@ def run(
         for stage in range(1, stages + 1):
             if arm.geometry and (measured is None or arm.rescored):
                 asked = arm.asked(curriculum.pass_rate)
-                of_asked = [group for group in pool if group.prompt_id in set(asked)]
+                wanted = set(asked)
+                of_asked = [group for group in pool if group.prompt_id in wanted]
                 measured = curriculum.scores(of_asked, validation, adam=arm.geometry == "adam")
             with curriculum.cost.timed():
                 selected = arm.select(asked, curriculum.pass_rate, measured, (seed, stage))
-            directory = root / "stages" / f"{world}-{seed}-{name.replace(' ', '-')}-{stage}"
+            directory = root / "stages" / f"{result_path(root, world, name, seed).stem}-{stage}"
+            # What a killed run has left would be resumed, and the cost of it never counted.
+            shutil.rmtree(directory, ignore_errors=True)
             curriculum.train(selected, arm, steps, stage, directory)
             groups = curriculum.rolled_out
             told.append(
@@ -243,5 +249,5 @@ def run(
         "seconds": curriculum.cost.seconds,
         "forwards": curriculum.cost.parts,
     }
-    (root / f"{world}-{name.replace(' ', '-')}-{seed}.json").write_text(json.dumps(result) + "\n")
+    write_text(result_path(root, world, name, seed), json.dumps(result) + "\n")
     return result

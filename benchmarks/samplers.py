@@ -13,6 +13,7 @@ import argparse
 import itertools
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -123,6 +124,7 @@ def one_run(root: Path, world: str, name: str, seed: int, steps: int, pool_size:
     params, answers = (SamplingParams.of(generation(world), n) for n in (K, ANSWERS))
     train = train_config(SAMPLERS[name], steps)
     directory = root / f"{name.replace(', ', '-')}-{seed}"
+    shutil.rmtree(directory, ignore_errors=True)  # what a killed run has left would be resumed, its cost not counted
     curve: list[dict[str, float]] = []
     began, measuring = time.process_time(), 0.0
     with Grader() as grader:

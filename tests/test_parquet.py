@@ -32,7 +32,7 @@ def test_a_file_is_whole_only_where_it_is_there_to_its_end(written: Path, tmp_pa
         assert not is_whole(cut)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_another_byte_anywhere_is_noticed_or_changes_nothing(written: Path, data: st.DataObject) -> None:
     content = bytearray(written.read_bytes())

@@ -10,6 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from flows.cli import app
 from warehouse import Warehouse
 
 TINY = """\
@@ -92,3 +95,11 @@ def pids_marked(mark: str) -> dict[int, str]:
 def processes_marked(mark: str) -> list[str]:
     """Command lines of the processes that have `mark` in their environment."""
     return list(pids_marked(mark).values())
+
+
+def in_this_process(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str, str]:
+    """Exit code, stdout, stderr of a command that has little to do. An exception that it lets out fails the test."""
+    with pytest.raises(SystemExit) as ended:
+        app([str(arg) for arg in args])
+    captured = capsys.readouterr()
+    return int(ended.value.code or 0), captured.out, captured.err

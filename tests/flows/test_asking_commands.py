@@ -17,11 +17,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from flow_cases import command, environment, rlsift, wait_until
+from flow_cases import command, environment, in_this_process, rlsift, wait_until
 from history_cases import ASKED
 from warehouse_rows import run, table
 
-from flows.cli import app
 from warehouse import Warehouse
 
 ENDLESS = "SELECT sum(a.range * b.range) FROM range(100000000) AS a, range(100000000) AS b"
@@ -35,20 +34,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return warehouse.root
 
 
-def typed(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a command in this process."""
-    with pytest.raises(SystemExit) as ended:
-        app([str(arg) for arg in args])
-    captured = capsys.readouterr()
-    return int(ended.value.code or 0), captured.out, captured.err
-
-
 def test_a_file_of_statements_is_answered_in_turn(
     capsys: pytest.CaptureFixture[str], root: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "two.sql"
     file.write_text("-- two\nSELECT 1 AS x;\nSELECT ';' AS y; -- and no more\n")
-    assert typed(capsys, "sql", "-f", file, "--format", "csv", "--root", root) == (0, "x\n1\ny\n;\n", "")
+    assert in_this_process(capsys, "sql", "-f", file, "--format", "csv", "--root", root) == (0, "x\n1\ny\n;\n", "")
 
 
 def test_standard_input_is_read_where_it_is_no_terminal(root: Path) -> None:
@@ -66,7 +57,7 @@ def test_each_format_reaches_its_file_whole(capsys: pytest.CaptureFixture[str], 
     sql = "SELECT range AS x, [range] AS l, 'ä,b' AS t FROM range(110_000)"
     for form in ("csv", "json", "parquet"):
         out = tmp_path / f"rows.{form}"
-        assert typed(capsys, "sql", sql, "--format", form, "--out", out, "--root", root) == (0, "", "")
+        assert in_this_process(capsys, "sql", sql, "--format", form, "--out", out, "--root", root) == (0, "", "")
     assert pq.read_table(tmp_path / "rows.parquet")["x"].to_pylist() == list(range(110_000))
     lines = [json.loads(line) for line in (tmp_path / "rows.json").read_text("utf-8").splitlines()]
     assert (len(lines), lines[-1]) == (110_000, {"x": 109_999, "l": [109_999], "t": "ä,b"})
@@ -81,22 +72,22 @@ def test_an_error_half_way_leaves_the_file_as_it_was(
     out = tmp_path / "rows.csv"
     out.write_text("before")
     sql = "SELECT CASE WHEN i = 900000 THEN 'x' ELSE '1' END::INTEGER FROM range(1_000_000) AS t (i)"
-    code, _, error = typed(capsys, "sql", sql, "--format", "csv", "--out", out, "--root", root)
+    code, _, error = in_this_process(capsys, "sql", sql, "--format", "csv", "--out", out, "--root", root)
     assert code == 2 and "Conversion Error" in error
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"] and out.read_text() == "before"
 
 
 def test_a_long_answer_is_cut_on_the_terminal_and_says_so(capsys: pytest.CaptureFixture[str], root: Path) -> None:
-    code, out, _ = typed(capsys, "sql", "SELECT range AS x FROM range(300_000)", "--root", root)
+    code, out, _ = in_this_process(capsys, "sql", "SELECT range AS x FROM range(300_000)", "--root", root)
     assert code == 0 and "200 of 300000 rows shown; --format csv, json or parquet gives them all." in out
     assert " 199 " in out and " 200 " not in out
 
 
 def test_what_is_said_of_a_limit_names_it_and_the_flag(capsys: pytest.CaptureFixture[str], root: Path) -> None:
-    code, out, error = typed(capsys, "sql", ENDLESS, "--timeout", "0.3", "--root", root)
+    code, out, error = in_this_process(capsys, "sql", ENDLESS, "--timeout", "0.3", "--root", root)
     assert (code, out) == (3, "") and "ended after its 0.3 s" in error and "--timeout SECONDS" in error
     big = "SELECT string_agg(i::VARCHAR, ',') FROM range(30_000_000) AS t (i)"
-    code, out, error = typed(capsys, "sql", big, "--memory", "100MB", "--root", root)
+    code, out, error = in_this_process(capsys, "sql", big, "--memory", "100MB", "--root", root)
     assert (code, out) == (3, "") and "more than its 100MB of memory" in error and "--memory SIZE" in error
 
 
@@ -141,7 +132,7 @@ def test_a_terminal_gets_the_shell(root: Path) -> None:
 
 
 def test_the_named_queries_are_listed_with_their_parameters(capsys: pytest.CaptureFixture[str], root: Path) -> None:
-    code, out, _ = typed(capsys, "query")
+    code, out, _ = in_this_process(capsys, "query")
     assert code == 0
     assert "zero_variance_persistence --run VARCHAR [--after INTEGER = 1]\n    How many zero-variance prompts" in out
     assert "prompt_history --prompt VARCHAR [--run VARCHAR]\n" in out
@@ -149,7 +140,7 @@ def test_the_named_queries_are_listed_with_their_parameters(capsys: pytest.Captu
 
 
 def test_a_named_query_takes_its_parameters(capsys: pytest.CaptureFixture[str], root: Path) -> None:
-    code, out, _ = typed(
+    code, out, _ = in_this_process(
         capsys, "query", "zero_variance_persistence", "--after=2", "--run", "r", "--format", "csv", "--root", root
     )
     assert code == 0
@@ -163,7 +154,7 @@ def test_the_only_run_need_not_be_named(capsys: pytest.CaptureFixture[str], tmp_
     warehouse = Warehouse(tmp_path)
     warehouse.write(dict(ASKED) | {"runs": table(run("r", stages=2))})
     warehouse.publish()
-    code, out, _ = typed(capsys, "query", "selection_overlap", "--format", "csv", "--root", tmp_path)
+    code, out, _ = in_this_process(capsys, "query", "selection_overlap", "--format", "csv", "--root", tmp_path)
     assert (code, out) == (0, "stage_a,stage_b,n_a,n_b,n_both,jaccard\n1,2,3,2,1,0.25\n")
 
 
@@ -188,14 +179,14 @@ ERRORS: dict[str, tuple[Sequence[str], str]] = {
 def test_what_cannot_be_done_is_told_in_words(
     capsys: pytest.CaptureFixture[str], root: Path, args: Sequence[str], words: str
 ) -> None:
-    code, out, error = typed(capsys, *args, "--root", root)
+    code, out, error = in_this_process(capsys, *args, "--root", root)
     assert (code, out) == (2, "") and words in error.replace("\n", " ")
 
 
 def test_schema_says_what_each_column_is(capsys: pytest.CaptureFixture[str], root: Path) -> None:
-    _, everything, _ = typed(capsys, "schema", "--root", root)
+    _, everything, _ = in_this_process(capsys, "schema", "--root", root)
     assert "prompt_difficulty (view): The latest observation of every prompt of a run.\n" in everything
-    code, one, _ = typed(capsys, "schema", "run_steps", "--root", root)
+    code, one, _ = in_this_process(capsys, "schema", "run_steps", "--root", root)
     assert code == 0 and one in everything
     first, *columns = one.splitlines()
     assert first == "run_steps (table): Which step a run takes at each stage."

@@ -18,13 +18,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from flow_cases import command, environment
+from flow_cases import command, environment, in_this_process
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 from warehouse_rows import evaluation, run, selection, step, table, train_step
 
-from flows.cli import app
 from flows.commands import watch
 from flows.watching.frame import frame, line
 from flows.watching.sight import look
@@ -185,22 +184,15 @@ def test_steps_that_were_taken_back_after_a_resume_are_not_shown(worked_on: Root
 # --- the command -----------------------------------------------------------------------------------------------
 
 
-def typed(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        app(["watch", *map(str, args)])
-    captured = capsys.readouterr()
-    return int(ended.value.code or 0), captured.out, captured.err
-
-
 def test_once_prints_one_frame_and_leaves(capsys: pytest.CaptureFixture[str], worked_on: Root) -> None:
-    code, out, _ = typed(capsys, "demo", "--once", "--root", worked_on.warehouse.root)
+    code, out, _ = in_this_process(capsys, "watch", "demo", "--once", "--root", worked_on.warehouse.root)
     assert code == 0 and out.startswith("demo  running") and "▁▃▅▇█" in out
 
 
 def test_once_says_that_a_run_has_not_begun(capsys: pytest.CaptureFixture[str], root: Root, tmp_path: Path) -> None:
-    code, _, error = typed(capsys, "other", "--once", "--root", root.warehouse.root)
+    code, _, error = in_this_process(capsys, "watch", "other", "--once", "--root", root.warehouse.root)
     assert code == 2 and "the run other has not begun under" in error
-    code, _, error = typed(capsys, "--once", "--root", tmp_path / "nowhere")
+    code, _, error = in_this_process(capsys, "watch", "--once", "--root", tmp_path / "nowhere")
     assert code == 2 and "no run has begun under" in error
     assert not (tmp_path / "nowhere").exists()
 
@@ -221,7 +213,7 @@ def test_it_waits_for_a_run_and_ends_with_it(
         ]
     )
     monkeypatch.setattr(watch.time, "sleep", lambda seconds: next(happens)())
-    ended, out, _ = typed(capsys, "demo", "--root", tmp_path)
+    ended, out, _ = in_this_process(capsys, "watch", "demo", "--root", tmp_path)
     said = [row.split(" ", 1)[1] for row in out.splitlines()]
     assert ended == code
     assert said[0].startswith("the run demo has not begun under") and said[0].endswith("; waiting.")

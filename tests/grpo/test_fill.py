@@ -194,7 +194,7 @@ def test_an_epoch_may_end_within_a_step(sampler: Any) -> None:
     assert sorted(seen[:10]) == pool_of(10)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     sampler=st.sampled_from(SELECTIVE),
     pool=st.integers(1, 30),

@@ -114,7 +114,7 @@ def test_groups_without_signal_score_zero_and_are_never_run() -> None:
     assert scores.norm[5] > 0
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.permutations(range(6)), st.integers(1, 400), st.sampled_from(["llama-tied", "qwen2"]))
 def test_neither_order_nor_micro_batches_matter(order: list[int], tokens: int, name: str) -> None:
     policy = policy_of(name)
@@ -122,7 +122,7 @@ def test_neither_order_nor_micro_batches_matter(order: list[int], tokens: int, n
     assert_same(score(policy, [groups[i] for i in order], tokens), score(policy, groups))
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(
     groups=st.lists(
         st.tuples(

@@ -91,7 +91,7 @@ def test_the_second_moment_is_taken_of_batches_of_validation_prompts() -> None:
     assert np.linalg.norm(found - v_D) < 1e-4 * np.linalg.norm(v_D)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 4), st.integers(1, 5), st.integers(1, 5), st.integers(0, 2**31), st.floats(1e-3, 1e3))
 def test_a_matrix_of_rank_one_is_scaled_to_entries_alike_whatever_its_size(
     n: int, n_rows: int, n_columns: int, seed: int, size: float

@@ -44,7 +44,7 @@ def assert_equal(found: Products, expected: Products) -> None:
     assert error.max() < 1e-4
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(P=SIZE, T=SIZE, O=SIZE, I=SIZE, V=st.integers(1, 3), E=SIZE, tied=st.booleans(), seed=st.integers(0, 2**31))
 def test_formed_and_contracted_are_those_of_the_gradient(
     P: int, T: int, O: int, I: int, V: int, E: int, tied: bool, seed: int

@@ -39,7 +39,7 @@ def test_the_gradient_is_that_of_the_objective_by_hand(name: str, temperature: f
     assert relative_error(found, gradient_by_hand(policy, group, temperature)) < 1e-5
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     st.lists(st.sampled_from([None, 0.0, 0.5, 1.0]), min_size=2, max_size=6),
     st.integers(1, 6),

@@ -48,7 +48,7 @@ def test_log_ratios_are_those_of_one_sequence_after_the_other(name: str, size: i
     np.testing.assert_allclose(found_M.numpy(), expected, atol=2e-5)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(1, 6), st.integers(1, 40), st.integers(1, 8), st.integers(0, 2**31))
 def test_the_gradient_does_not_depend_on_the_rows(size: int, max_prompt: int, max_completion: int, seed: int) -> None:
     policy = policy_of("qwen2-tied")
@@ -107,7 +107,7 @@ def test_a_sliding_window_takes_no_mask_of_ours() -> None:
     assert attention_share(policy) is None
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.integers(0, 4), max_size=12), st.integers(1, 200), st.integers(0, 2**31))
 def test_packs_hold_every_prompt_once_within_the_limit(counts: list[int], limit: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -37,7 +37,7 @@ def kept_by_hand(start: int, stop: int, keep_ratio: float, seed: int) -> list[in
     return [i for i in range(start, stop) if (hash_by_hand(i, seed) >> 11) < keep_ratio * 2**53]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 2**40), st.integers(1, 300), st.floats(0.01, 1.0), st.integers(0, 2**31))
 def test_the_mask_is_the_hash_of_the_index(start: int, count: int, keep_ratio: float, seed: int) -> None:
     assert kept(start, start + count, keep_ratio, seed) == kept_by_hand(start, start + count, keep_ratio, seed)
@@ -74,7 +74,7 @@ def test_a_mask_that_keeps_nothing_is_refused() -> None:
 
 
 @every_kind
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(sizes=st.lists(st.integers(0, 40), min_size=1, max_size=6).filter(lambda sizes: sum(sizes) >= 8))
 def test_a_projection_does_not_depend_on_how_parameters_are_grouped(kind: Any, sizes: list[int]) -> None:
     gradient = random_gradient(sizes, 0)
@@ -186,7 +186,7 @@ def sparse(sizes: list[int], **more: Any) -> SparseProjection:
     return p
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 40), st.data())
 def test_a_coordinate_has_one_entry_in_each_block(dimension: int, data: st.DataObject) -> None:
     nonzeros = data.draw(st.integers(1, dimension))
@@ -208,7 +208,7 @@ def test_places_and_signs_are_uniform_and_blocks_unlike() -> None:
     assert abs(int((sign * second_sign).sum())) < 5 * math.sqrt(n)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(2**32 - 50, 2**62), st.integers(0, 7), st.integers(8, 5000), st.integers(0, 2**31))
 def test_sparse_entries_past_32_bits(start: int, block: int, dimension: int, seed: int) -> None:
     index = torch.arange(start, start + 100)
@@ -264,7 +264,7 @@ def test_the_transform_twice_is_the_order_times_the_vector(bits: int) -> None:
     torch.testing.assert_close(hadamard_transform(hadamard_transform(x)) / 2**bits, x, rtol=1e-4, atol=1e-5)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 7), st.data())
 def test_rows_are_orthogonal(bits: int, data: st.DataObject) -> None:
     order = 2**bits
@@ -289,7 +289,7 @@ def test_padding_keeps_an_isometry_where_every_row_is_taken() -> None:
     torch.testing.assert_close(map_of(p).T @ map_of(p), torch.eye(21), rtol=1e-5, atol=1e-5)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 9), st.integers(0, 2**31), st.data())
 def test_rows_are_sampled_without_replacement(bits: int, seed: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 2**bits))

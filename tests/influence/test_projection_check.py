@@ -29,7 +29,7 @@ def flat_of(gradients: list[list[torch.Tensor]]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(n=st.integers(2, 9), seed=st.integers(0, 1000), size=st.sampled_from([1e-9, 1.0, 1e6]))
 def test_the_check_is_what_the_explicit_matrix_does(kind: Any, n: int, seed: int, size: float) -> None:
     p = projection(SIZES, kind, keep_ratio=0.6, dimension=12, seed=seed)

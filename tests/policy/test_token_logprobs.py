@@ -53,7 +53,7 @@ def everything(policy: Policy, batch: TokenBatch) -> tuple[torch.Tensor, torch.T
     return found.logprobs_BT.detach(), found.entropy_BT.detach(), gradient
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(
     lengths=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 9)), min_size=1, max_size=5),
     tokens_at_once=st.integers(1, 12),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prompt_cases import one, read, write
 
@@ -321,7 +321,6 @@ def test_a_file_without_one_readable_row_is_refused_early(tmp_path: Path) -> Non
 TEXT = st.text('a"\\/\n\r\t\x00\x1f\x7fé中😀\u2028', max_size=12)
 
 
-@settings(deadline=None)
 @given(source=TEXT, turns=st.lists(st.tuples(TEXT, TEXT), max_size=4))
 def test_a_prompts_id_is_that_of_its_json(source: str, turns: list[tuple[str, str]]) -> None:
 

@@ -28,7 +28,6 @@ from pipeline_lib.prompts.spill import Spill
 from pipeline_lib.records import Prompt, prompt_id_of
 
 
-@settings(deadline=None)
 @given(batches=st.lists(st.lists(st.integers(0, 30), max_size=12), max_size=12))
 def test_keys_are_first_once(batches: list[list[int]]) -> None:
     keys, seen = SeenKeys(), set[int]()
@@ -43,7 +42,6 @@ def test_keys_are_first_once(batches: list[list[int]]) -> None:
         keys.add(array[first])
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=5))
 def test_keys_and_ids_are_two_forms_of_one_thing(keys: list[int]) -> None:
     ids = ids_of(np.array(keys, np.uint64))
@@ -54,7 +52,6 @@ def test_keys_and_ids_are_two_forms_of_one_thing(keys: list[int]) -> None:
 TEXT = st.text('a"\\/\n\x00\x7fé中😀', max_size=8)
 
 
-@settings(deadline=None)
 @given(
     source=TEXT,
     turns=st.lists(st.tuples(TEXT, TEXT), max_size=3),
@@ -119,7 +116,7 @@ def expected_of(files: list[tuple[list[Row], int | None]]) -> tuple[list[str], C
     return list(dict.fromkeys(row[2] for row in kept)), +reasons, {row[:2] for row in kept}
 
 
-@settings(max_examples=50, deadline=None)  # the first ungradable gold imports math-verify
+@settings(max_examples=50)  # the first ungradable gold imports math-verify
 @given(files=FILES)
 def test_batches_give_what_all_rows_at_once_give(files: list[tuple[list[Row], int | None]]) -> None:
     prompts, reasons, good = expected_of(files)

@@ -48,7 +48,7 @@ def test_draws_of_neighbours_fill_the_unit_square_evenly() -> None:
         assert abs(chi_square - 63) < 5 * math.sqrt(2 * 63)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.floats(-8, 4, width=32) | st.just(-math.inf), min_size=2, max_size=9))
 def test_evenly_spread_numbers_give_each_token_its_share(logits: list[float]) -> None:
     if max(logits) == -math.inf:

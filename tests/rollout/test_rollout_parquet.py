@@ -50,7 +50,7 @@ def trajectory(draw: st.DrawFn, prompt_id: str, sample_index: int) -> Trajectory
     )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(groups())
 def test_round_trip_through_a_parquet_file(made: list[RolloutGroup]) -> None:
     file = io.BytesIO()

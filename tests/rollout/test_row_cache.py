@@ -24,7 +24,7 @@ def states(cache: RowCache) -> list[torch.Tensor]:
     return [states for layer in cache.layers for states in (layer.keys.clone(), layer.values.clone())]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(1, 4), st.integers(0, 9), st.integers(1, 5))
 def test_columns_are_added_as_by_concatenation(rows: int, steps: int, room: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -39,7 +39,7 @@ def test_columns_are_added_as_by_concatenation(rows: int, steps: int, room: int)
             assert cache.get_seq_length() == 3 + step
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.data())
 def test_rows_beside_each_other_are_the_named_ones_aligned_at_their_ends(data: st.DataObject) -> None:
     widths = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=3))

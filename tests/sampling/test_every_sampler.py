@@ -139,7 +139,7 @@ def follow(sampler: PromptSampler, events: list[tuple[str, Any]]) -> list[Any]:
     return seen
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(worlds(), st.data())
 def test_restored_at_any_moment_it_decides_as_if_never_stopped(world: Any, data: st.DataObject) -> None:
     config, events = world
@@ -152,7 +152,7 @@ def test_restored_at_any_moment_it_decides_as_if_never_stopped(world: Any, data:
     assert first + follow(after, events[cut:]) == straight
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(worlds())
 def test_keep_probabilities_are_between_the_floor_and_one(world: Any) -> None:
     config, events = world

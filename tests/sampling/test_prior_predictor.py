@@ -129,7 +129,7 @@ def test_the_same_rows_and_seed_give_the_same_predictions(vectorise: Vectorise) 
     assert np.array_equal(predictor(rows, vectorise).means(UNSEEN), predictor(rows, vectorise).means(UNSEEN))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9), st.integers(0, 9)), max_size=60))
 def test_whatever_the_outcomes_the_priors_are_proper(vectorise: Vectorise, outcomes: list) -> None:
     rows = [Row(SEEN[i], n, min(n, right)) for i, n, right in outcomes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline_lib.config import InfluenceSelection, LearnabilitySelection, PassRateSelection
@@ -71,7 +71,6 @@ def expected(config: InfluenceSelection | LearnabilitySelection | PassRateSelect
     return told
 
 
-@settings(deadline=None)
 @given(
     pools(),
     st.sampled_from(

@@ -79,7 +79,7 @@ def known(rows: dict[tuple[str, str, int], dict[str, Any]], prompt_id: str) -> t
     return (*(graded[-1] if graded else (None, 0)), *collected[-1])
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(st.lists(observed, max_size=12), st.permutations("abc"), st.sets(st.sampled_from(STEPS)))
 def test_the_pool_is_what_is_known_of_each_prompt_by_now(
     tmp_path_factory: pytest.TempPathFactory, written: list[Observed], ranked: list[str], completed: set[str]

@@ -80,7 +80,7 @@ def written(data: st.DataObject, model: Model) -> tuple[list[Row], list[str], st
 
 
 @pytest.mark.parametrize("name", WRITABLE)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_a_table_is_a_dictionary_of_its_rows_by_key(
     connection: duckdb.DuckDBPyConnection, name: str, data: st.DataObject

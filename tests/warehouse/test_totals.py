@@ -121,7 +121,7 @@ def test_rows_written_instead_take_their_totals_along(warehouse: Warehouse) -> N
     assert warehouse.query("FROM prompt_totals").num_rows == 0
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(
     st.lists(
         st.tuples(

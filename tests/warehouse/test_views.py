@@ -191,7 +191,7 @@ def test_run_progress(warehouse: Warehouse) -> None:
     ]
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @example(["RWM" * 40 + "RRWW" * 5, "W" * 55 + "M" * 10 + "R" * 64 + "M", "MR" * 27, "W" * 64])  # longer than one window
 @given(st.lists(st.text(alphabet="RWMU", min_size=1, max_size=14), min_size=1, max_size=12))
 def test_persistence_and_revivals_agree_with_a_count_by_hand(scratch: Warehouse, histories: list[str]) -> None:

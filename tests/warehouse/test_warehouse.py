@@ -57,7 +57,7 @@ def test_rows_written_instead_leave_none_of_the_fingerprint_before(warehouse: Wa
     assert count(warehouse, "shards") == 23
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(st.lists(st.dictionaries(st.sampled_from("abcdef"), st.floats(0, 1), max_size=6), max_size=4))
 def test_the_last_write_of_a_key_counts(filled: Warehouse, writes: list[dict[str, float]]) -> None:
     metric = uuid.uuid4().hex
