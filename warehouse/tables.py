@@ -21,6 +21,9 @@ OWN_TABLES = ("meta", "ungathered", *GATHERED.values())
 """Of the warehouse itself: they say nothing that the others do not."""
 WRITABLE = sorted(KEYS.keys() - OWN_TABLES)
 REPLACED = "SELECT 1 FROM {table} SEMI JOIN incoming USING ({key}) LIMIT 1"
+ROW_GROUP = 122_880
+"""Rows that DuckDB compresses as one. Handed to it in such batches, each core takes whole ones; otherwise parts of
+groups are put together and compressed again, for half as much processor time more."""
 ADD = "INSERT INTO {table} BY NAME FROM incoming"
 MERGE = """
     MERGE INTO {table} USING incoming USING ({key})
@@ -45,7 +48,8 @@ def write_rows(
         rows = rows.append_column("fingerprint", pa.repeat(fingerprint, rows.num_rows))
     if rows.num_rows == 0:
         return
-    connection.register("incoming", rows)
+    batches = rows.combine_chunks().to_batches(max_chunksize=ROW_GROUP)
+    connection.register("incoming", pa.Table.from_batches(batches))
     _refuse_two_of_a_key(connection, name)
     table_and_key = {"table": name, "key": ", ".join(KEYS[name])}
     # Rows that replace none keep their order, by which later reads and writes find them; a merged one loses it.

@@ -15,6 +15,7 @@ from tasks.keeping.inventory import outputs_of_steps, policies, steps_at_work, u
 from tasks.locks import interrupted_steps
 from warehouse import Warehouse
 from warehouse.lake import verify_shard
+from warehouse.tables import KEYS
 
 AGAIN = "`rlsift run` makes it again, and nothing else"
 GOES_ON = "`rlsift run` goes on from there"
@@ -25,6 +26,7 @@ LOST_STEPS = """
     SELECT run_id, stage, name, fingerprint FROM run_steps
     WHERE fingerprint NOT IN (SELECT fingerprint FROM steps) ORDER BY ALL
 """
+TWICE = "SELECT {key}, count(*) AS n_rows FROM {table} GROUP BY ALL HAVING count(*) > 1 ORDER BY ALL"
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ def find_faults(warehouse: Warehouse) -> Iterator[Fault]:
     at_work = set(steps_at_work(warehouse))
     steps = [row for row in warehouse.query(STEPS).to_pylist() if row["fingerprint"] not in at_work]
     shards = [row for row in warehouse.query(SHARDS).to_pylist() if row["fingerprint"] not in at_work]
+    yield from _of_tables(warehouse)
     yield from _of_records(warehouse)
     yield from _of_steps(warehouse.root, steps, {row["path"] for row in shards})
     yield from _of_shards(warehouse.root, shards)
@@ -47,6 +50,19 @@ def find_faults(warehouse: Warehouse) -> Iterator[Fault]:
         yield from _of_policies(warehouse)
         for path in unfinished_files(warehouse.root):
             yield Fault("left by a killed writer", _name(warehouse, path), COLLECT)
+
+
+def _of_tables(warehouse: Warehouse) -> Iterator[Fault]:
+    """`Warehouse.write` alone keeps one row a key; another program that writes to the file may not.
+
+    Looked for in a snapshot, since a large table takes longer than a run in progress should wait.
+    """
+    warehouse.publish()
+    for table, key in KEYS.items():
+        for row in warehouse.snapshot_query(TWICE.format(table=table, key=", ".join(key))).to_pylist():
+            n_rows = row.pop("n_rows")
+            where = f"{table} ({', '.join(key)}) = ({', '.join(map(str, row.values()))})"
+            yield Fault(f"{n_rows} rows of one key", where, "delete all but one: every count of them is too large")
 
 
 def _of_records(warehouse: Warehouse) -> Iterator[Fault]:

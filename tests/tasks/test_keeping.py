@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 from kept_root import NOW, add_step, kept_root, names
@@ -139,3 +140,14 @@ def test_a_moved_root_keeps_its_policies(warehouse: Warehouse, tmp_path: Path) -
     moved = tmp_path / "moved"
     warehouse.root.rename(moved)
     assert names(Warehouse(moved), find_garbage(Warehouse(moved))) == {"stages/demo/1-train/checkpoints"}
+
+
+def test_two_rows_of_one_key_are_found_in_any_table(warehouse: Warehouse) -> None:
+    with duckdb.connect(str(warehouse.path)) as connection:
+        connection.execute("INSERT INTO shards FROM shards WHERE fingerprint = 'pool' AND shard_index = 1")
+        connection.execute("INSERT INTO runs SELECT runs.* FROM runs, range(2)")
+    found = {(fault.what, fault.where) for fault in find_faults(warehouse)}
+    assert found == {
+        ("2 rows of one key", "shards (fingerprint, shard_index) = (pool, 1)"),
+        ("3 rows of one key", "runs (run_id) = (demo)"),
+    }
