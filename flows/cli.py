@@ -21,7 +21,7 @@ from rich.markup import escape
 
 from flows.commands.output import OutputFormat, limit_in_words
 from flows.roots import find_root, named_root
-from tasks.errors import StepFailed
+from tasks.errors import ServerGone, StepFailed
 from warehouse import LimitReached, Limits, Warehouse, WarehouseError
 
 app = typer.Typer(
@@ -367,6 +367,9 @@ def _errors_in_words() -> Iterator[None]:
     except StepFailed as error:
         messages.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         messages.print("Once that is mended, the same command goes on from here.")
+        if isinstance(error, ServerGone):
+            sys.stdout.flush()
+            os._exit(1)
         sys.exit(1)
     except KeyboardInterrupt:
         messages.print("Stopped. The same command goes on from here.")

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from flows.child_process import Child
-from tasks.errors import StepFailed
+from tasks.errors import ServerGone, StepFailed
 from warehouse import WarehouseError
 from warehouse.files import exclusive_lock
 
@@ -94,10 +94,14 @@ class LocalServer:
         if self._server is not None:
             self._server.wait_until_it_answers()
 
-    def raise_if_ended(self, error: Exception) -> None:
-        """Raises StepFailed where this server is gone, which `error` then follows from."""
-        if self._server is not None and not self._server.is_running:
-            raise StepFailed(
+    def raise_if_gone(self, error: Exception) -> None:
+        """Raises ServerGone where the server does not answer, which `error` then follows from."""
+        if self._server is None:
+            url = os.environ["PREFECT_API_URL"].removesuffix("/api")
+            if not answers(url):
+                raise ServerGone(f"Prefect's server at {url} does not answer; is it running?") from error
+        elif not self._server.is_running:
+            raise ServerGone(
                 f"Prefect's own server has ended; its log {self._server.log} ends with:\n{self._server.log_tail()}"
             ) from error
 

@@ -47,7 +47,7 @@ def _run(config: RunConfig, server: LocalServer, messages: Console) -> None:
             try:
                 curriculum(config)
             except Exception as error:
-                server.raise_if_ended(error)
+                server.raise_if_gone(error)
                 raise
 
 

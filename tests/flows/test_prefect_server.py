@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from flow_cases import environment, processes_marked, wait_until
+from flow_cases import environment, processes_marked, rlsift, wait_until, write_config
 
-from flows.prefect_server import LocalServer, _home_of_its_own
+from flows.prefect_server import LocalServer, _home_of_its_own, free_port
 
 
 def test_two_runs_of_one_root_have_a_home_each_and_a_free_one_is_used_again(tmp_path: Path) -> None:
@@ -30,6 +30,62 @@ def test_a_server_that_is_named_is_used_and_none_is_made(tmp_path: Path, monkeyp
     LocalServer(tmp_path)
     assert os.environ["PREFECT_API_URL"] == "http://127.0.0.1:9/api"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_that_does_not_answer_is_told_of_in_words(tmp_path: Path) -> None:
+    nobody = f"http://127.0.0.1:{free_port()}/api"
+    answer = rlsift("run", write_config(tmp_path), PREFECT_API_URL=nobody, PREFECT_CLIENT_MAX_RETRIES="0")
+    assert answer.returncode == 1
+    assert f"error: Prefect's server at {nobody.removesuffix('/api')} does not answer" in answer.stderr
+    assert "the same command goes on from here" in answer.stderr and "Traceback" not in answer.stderr
+
+
+LOSES_ITS_SERVER = """
+import sys
+import time
+from pathlib import Path
+from flows import cli
+from flows.commands import run
+from flows.prefect_server import LocalServer
+
+def lose_the_server(config, *consoles):
+    server = LocalServer(Path(config.root))
+    server.start()
+    server.wait()
+    from prefect import flow
+    from prefect.events import emit_event
+
+    @flow
+    def tells_of_things():
+        emit_event("event.first", {"prefect.resource.id": "rlsift.test"})
+        time.sleep(3)  # Prefect connects, and will want to connect again
+        server._server.wait(0)  # not long: it is killed
+        for i in range(5):
+            emit_event(f"event.{i}", {"prefect.resource.id": "rlsift.test"})
+
+    try:
+        tells_of_things()
+    except Exception as error:
+        server.raise_if_gone(error)
+        raise
+
+run.run_curriculum = lose_the_server
+sys.argv = ["rlsift", "run", sys.argv[1]]
+cli.main()
+"""
+
+
+def test_nobody_waits_at_the_end_for_a_server_that_is_gone(tmp_path: Path) -> None:
+    """Prefect would try for a minute to tell it of each event, and say how many are left."""
+    answer = subprocess.run(
+        [sys.executable, "-c", LOSES_ITS_SERVER, str(write_config(tmp_path))],
+        env=environment(PYTHONPATH=os.getcwd(), PREFECT_CLIENT_MAX_RETRIES="1"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 1 and "error: Prefect's own server has ended" in answer.stderr, answer.stderr
+    assert "Still processing items" not in answer.stderr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux tells a child of its parent's death")
