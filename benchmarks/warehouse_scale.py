@@ -164,7 +164,7 @@ def top_alpha(options: argparse.Namespace) -> dict[str, Any]:
     run = RunConfig(name="big", root=str(options.root), stages=STAGES, prompts=prompts, selection=InfluenceSelection())
     names = ["offline", *(f"big-{stage}-train" for stage in range(1, STAGES))]
     history = tuple(Done(name, {}, cached=True) for name in names)
-    step = Select(run, STAGES, Done("ingest", {}, cached=True), history[:1], last, history)
+    step = Select(run, STAGES, Done("ingest", {}, cached=True), history[:1], last, None, history)
     at = Workshop(step, warehouse, get_reporter())
     found: dict[str, list[float]] = {"known": [], "ranked": [], "written": [], "cpu_without_written": []}
     for _ in range(4):

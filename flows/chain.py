@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipeline_lib.config import InfluenceSelection, RunConfig
+from pipeline_lib.config import InfluenceSelection, RelevanceSelection, RunConfig
 from tasks.diagnosis import Diagnose
 from tasks.drift import MeasureDrift, RecollectTrain, RecollectValidation
 from tasks.evaluation import Evaluate
 from tasks.policy import ImportPolicy
 from tasks.prompts import IngestPrompts
+from tasks.relevance import Relate
 from tasks.report import Report
 from tasks.rollouts import CollectTrain, CollectValidation
 from tasks.scores import Score
@@ -37,6 +38,7 @@ class Prepared:
     policy: Done
     ingest: Done
     similarity: Done | None
+    relevance: Done | None
     rollouts_train: Done
     rollouts_validation: Done | None
     evaluation: Done
@@ -70,10 +72,12 @@ def prepare(run: RunConfig, do: Do) -> Prepared:
     embedding_model = run.diagnosis.embedding_model
     # Before the rollouts, so that a model that cannot be loaded is told of before anything is spent.
     similarity = do(Similarity(run, 0, ingest=ingest, model=embedding_model)) if embedding_model else None
+    relates = isinstance(run.selection, RelevanceSelection)
     return Prepared(
         policy=policy,
         ingest=ingest,
         similarity=similarity,
+        relevance=do(Relate(run, 0, ingest=ingest, policy=policy)) if relates else None,
         rollouts_train=do(CollectTrain(run, 0, ingest=ingest, policy=policy)),
         rollouts_validation=(
             do(CollectValidation(run, 0, ingest=ingest, policy=policy)) if _uses_influence(run) else None
@@ -112,6 +116,7 @@ def run_stage(run: RunConfig, stage: int, prepared: Prepared, earlier: list[Stag
             ingest=prepared.ingest,
             rollouts_train=rollouts,
             score=score,
+            relevance=prepared.relevance,
             history=history,
         )
     )

@@ -32,16 +32,16 @@ CANDIDATES = """
         JOIN taken USING (fingerprint)
         GROUP BY prompt_id
     ),
-    ranked AS (
-        SELECT {ranks} FROM influence_scores WHERE fingerprint = $score GROUP BY prompt_id
+    by_set AS (
+        SELECT {columns} FROM {table} WHERE fingerprint = $by_set GROUP BY prompt_id
     )
-    FROM known LEFT JOIN ranked USING (prompt_id)
+    FROM known LEFT JOIN by_set USING (prompt_id)
 """
 """$fingerprints are the steps that rolled the pool out, oldest first, $collected those of them that a score is from.
 
 Where a step graded nothing of a prompt, its rate is NULL, and arg_max passes it over.
 """
-RANK = "any_value(rank) FILTER (validation_set = $sets[{j}]) AS rank_{j}"
+OF_SET = "any_value({value}) FILTER (validation_set = $sets[{j}]) AS set_{j}"
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class Select(Step):
     rollouts_train: tuple[Done, ...]
     """The offline rollouts, then those that took the place of stale ones, oldest first."""
     score: Done | None
+    relevance: Done | None
     history: tuple[Done, ...]
     """Every earlier step that rolled the pool out, oldest first: the later ones know newer pass rates."""
 
@@ -65,6 +66,8 @@ class Select(Step):
         inputs = {"ingest": self.ingest.fingerprint}
         if self.score is not None:
             inputs["ranks"] = self.score.outputs["ranks_id"]
+        if self.relevance is not None:
+            inputs["relevance"] = self.relevance.fingerprint
         inputs |= fingerprints("rollouts_train", self.rollouts_train)
         return inputs | fingerprints("history", self.history)
 
@@ -76,29 +79,33 @@ class Select(Step):
         return Work({"n_pool": len(candidates), "n_selected": n_selected}, {"selections": table})
 
     def _candidates(self, at: Workshop) -> Candidates:
-        sets = sorted(set_members(at.warehouse, self.ingest, "validation")) if self.score is not None else []
+        by_set = self.score or self.relevance
+        table, value = ("influence_scores", "rank") if self.score is not None else ("relevances", "relevance")
+        sets = sorted(set_members(at.warehouse, self.ingest, "validation")) if by_set is not None else []
         numbers = range(1, len(sets) + 1)
-        ranks = ", ".join(["prompt_id", *(RANK.format(j=j) for j in numbers)])
+        columns = ", ".join(["prompt_id", *(OF_SET.format(value=value, j=j) for j in numbers)])
         pool = at.warehouse.query(
-            CANDIDATES.format(ranks=ranks),
+            CANDIDATES.format(columns=columns, table=table),
             {
                 "fingerprints": [done.fingerprint for done in self.history],
                 "collected": [done.fingerprint for done in self.rollouts_train],
-                "score": self.score.fingerprint if self.score is not None else None,
+                "by_set": by_set.fingerprint if by_set is not None else None,
                 **({"sets": sets} if sets else {}),
             },
         )
+        values_NV = np.column_stack([_complete(pool[f"set_{j}"]) for j in numbers]) if sets else None
         return Candidates(
             prompt_ids=pool["prompt_id"].to_numpy(),
             pass_rate=pool["pass_rate"].to_numpy(),
             n=pool["n"].to_numpy(),
             outcome=pool["outcome"].to_numpy(),
             has_signal=pool["has_signal"].to_numpy(),
-            rank_NV=np.column_stack([_ranks(pool[f"rank_{j}"]) for j in numbers]) if sets else None,
+            rank_NV=values_NV if self.score is not None else None,
+            relevance_NV=values_NV if self.score is None else None,
             validation_sets=sets,
         )
 
 
-def _ranks(column: pa.ChunkedArray) -> np.ndarray:
-    assert column.null_count == 0, "the score step ranks the whole pool on every set"
+def _complete(column: pa.ChunkedArray) -> np.ndarray:
+    assert column.null_count == 0, "the whole pool is compared with every set"
     return column.to_numpy()

@@ -218,6 +218,16 @@ CREATE TABLE IF NOT EXISTS similarities (
     -- Key: fingerprint, prompt_id, validation_set
 );
 
+-- How far each prompt of the pool is of the kind that a validation set asks.
+CREATE TABLE IF NOT EXISTS relevances (
+    fingerprint VARCHAR NOT NULL,        -- of the relevance step
+    prompt_id VARCHAR NOT NULL,          -- a prompt of the pool
+    validation_set VARCHAR NOT NULL,     -- the set that it is compared with
+    cosine DOUBLE NOT NULL,              -- mean over the set's prompts, of the policy's states against the pool's mean
+    relevance DOUBLE NOT NULL            -- from 0 to 1, as near to the set as half of its own prompts
+    -- Key: fingerprint, prompt_id, validation_set
+);
+
 CREATE TABLE IF NOT EXISTS sampler_decisions (
     fingerprint VARCHAR NOT NULL,        -- of the train step
     step INTEGER NOT NULL,               -- training step that the decision is for
@@ -315,6 +325,7 @@ COMMENT ON TABLE influence_scores IS 'Influence of each prompt on each validatio
 COMMENT ON TABLE rollout_drift IS 'How far the policy has moved from the rollouts that it is scored with.';
 COMMENT ON TABLE selections IS 'The whole pool of a stage, selected or not, with the reason.';
 COMMENT ON TABLE diagnoses IS 'What scores and selections are worth; see the view stage_diagnosis.';
+COMMENT ON TABLE relevances IS 'How far each prompt of the pool is of the kind that a validation set asks.';
 COMMENT ON TABLE similarities IS 'Likeness in text of each prompt to each validation set.';
 COMMENT ON TABLE sampler_decisions IS 'What the sampler decided on each prompt before its rollout.';
 COMMENT ON TABLE train_steps IS 'Metrics of each training step.';

@@ -41,6 +41,7 @@ ORDER = [
     "policy",
     "ingest",
     "similarity",
+    "relevance",
     "rollouts_train",
     "rollouts_validation",
     "drift",

@@ -14,6 +14,7 @@ from pipeline_lib.config.influence import (
     PassRateSelection,
     ProjectedInfluence,
     RandomSelection,
+    RelevanceSelection,
     Selection,
     SelectionBase,
 )
@@ -139,6 +140,7 @@ __all__ = [
     "ReasoningGymSource",
     "ReasoningGymTask",
     "Refill",
+    "RelevanceSelection",
     "RowSource",
     "RunConfig",
     "Sampler",

@@ -88,6 +88,18 @@ class InfluenceSelection(SelectionBase):
     """Whether only ranks up to the number kept count, as published; else every rank does."""
 
 
+class RelevanceSelection(SelectionBase):
+    """Top α by likeness to the prompts of the validation sets, in the policy's states, times the pass rate's expected
+    rise; fused by reciprocal rank."""
+
+    type: Literal["relevance"] = "relevance"
+    horizon: float = Field(default=2.0, gt=0)
+    """Log-odds that a stage is expected to add to a pass rate: near 0 half-solved prompts gain most, at 2 those that
+    are solved one time in four, beyond it ever harder ones."""
+    rrf_k: float = Field(default=0.0, ge=0)
+    """Constant of reciprocal rank fusion, 1 / (rrf_k + rank)."""
+
+
 class LearnabilitySelection(SelectionBase):
     """Top α by p(1-p) of the latest pass rate."""
 
@@ -115,7 +127,12 @@ class AllSelection(Section):
 
 
 Selection = Annotated[
-    InfluenceSelection | LearnabilitySelection | PassRateSelection | RandomSelection | AllSelection,
+    InfluenceSelection
+    | RelevanceSelection
+    | LearnabilitySelection
+    | PassRateSelection
+    | RandomSelection
+    | AllSelection,
     Field(discriminator="type"),
 ]
 

@@ -29,7 +29,7 @@ GROUPS = {
     "rollouts": ("rollouts_train", "rollouts_validation", "recollect_train", "recollect_validation"),
     "drift": ("drift",),
     "score": ("score",),
-    "select": ("similarity", "select", "diagnose"),
+    "select": ("similarity", "relevance", "select", "diagnose"),
     "train": ("train",),
     "evaluate": ("evaluate",),
 }

@@ -1,4 +1,4 @@
-"""Top-α strategies: influence, learnability, pass_rate, random, all."""
+"""Top-α strategies: influence, relevance, learnability, pass_rate, random, all."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from pipeline_lib.selection.influence import score_influence
 from pipeline_lib.selection.learnability import score_learnability
 from pipeline_lib.selection.pass_rate import score_pass_rate
 from pipeline_lib.selection.random import score_random
+from pipeline_lib.selection.relevance import score_relevance
 from pipeline_lib.selection.strategy import Seed, Strategy
 from pipeline_lib.selection.top_alpha import SELECTION_SCHEMA, number_kept, top_alpha
 
 STRATEGIES: dict[str, Strategy] = {
     "influence": score_influence,
+    "relevance": score_relevance,
     "learnability": score_learnability,
     "pass_rate": score_pass_rate,
     "random": score_random,

@@ -34,16 +34,20 @@ def score_influence(config: InfluenceSelection, candidates: Candidates, seed: Se
             "selection.type=influence needs influence scores, and these candidates carry none; "
             "run the score step first, or select by learnability, pass_rate, random or all"
         )
-    best_set = pa.array(list(candidates.validation_sets), pa.string()).take(pa.array(rank_NV.argmin(axis=1)))
     last = number_kept(config.alpha, len(candidates)) if config.truncate else None
     return Scored(
         reciprocal_rank_fusion(rank_NV, config.rrf_k, last=last),
-        joined("best on ", best_set, " (rank ", pa.array(rank_NV.min(axis=1)).cast(pa.string()), ")"),
-        _no_gradient(candidates),
+        best_set_words(candidates, rank_NV),
+        no_gradient_words(candidates),
     )
 
 
-def _no_gradient(candidates: Candidates) -> pa.StringArray:
+def best_set_words(candidates: Candidates, rank_NV: np.ndarray) -> pa.StringArray:
+    best_set = pa.array(list(candidates.validation_sets), pa.string()).take(pa.array(rank_NV.argmin(axis=1)))
+    return joined("best on ", best_set, " (rank ", pa.array(rank_NV.min(axis=1)).cast(pa.string()), ")")
+
+
+def no_gradient_words(candidates: Candidates) -> pa.StringArray:
     outcome = pa.array(candidates.outcome, pa.string())
     kind = pc.if_else(pc.equal(outcome, "ungraded"), "nothing graded", "zero-variance")
     has_signal = pa.array(candidates.has_signal.astype(bool))

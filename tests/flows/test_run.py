@@ -400,6 +400,7 @@ def test_likeness_in_text_is_one_step_more_and_repeats_none(
 
 METHODS: dict[str, list[str]] = {
     "projected": ["influence={type: projected, keep_ratio: 0.5, dimension: 64}"],
+    "relevance": ["selection={type: relevance, alpha: 0.4}"],
     "learnability": ["selection={type: learnability, alpha: 0.4}"],
     "pass_rate": ["selection={type: pass_rate, alpha: 0.4, target: 0.25}"],
     "random": ["selection={type: random, alpha: 0.4}"],
@@ -423,7 +424,10 @@ def test_each_method_runs_a_stage_on_the_rollouts_that_are_there(
         [list(before)],
     )
     new = {row["name"] for row in names}
-    assert new == ({"score"} if "projected" in overrides[0] else set()) | {"select", "diagnose", "train", "evaluate"}
+    measured = {"projected": {"score"}, "relevance": {"relevance"}}.get(
+        overrides[0].split("type: ")[1].split(",")[0], set()
+    )
+    assert new == measured | {"select", "diagnose", "train", "evaluate"}
     chosen = rows(
         root, "SELECT selected, reason FROM selections WHERE fingerprint = $1", [stages[0].selection.fingerprint]
     )

@@ -15,11 +15,13 @@ from pipeline_lib.config import (
     LearnabilitySelection,
     PassRateSelection,
     RandomSelection,
+    RelevanceSelection,
     Selection,
 )
 from pipeline_lib.selection import SELECTION_SCHEMA, STRATEGIES, Candidates, number_kept, select
 from pipeline_lib.selection.influence import reciprocal_rank_fusion
 from pipeline_lib.selection.ranks import descending_ranks
+from pipeline_lib.selection.relevance import expected_gain
 
 
 def ranks_of(cosine_NV: np.ndarray, prompt_ids: np.ndarray) -> np.ndarray:
@@ -31,6 +33,7 @@ def candidates(
     pass_rate: list[float] | None = None,
     cosine: list[list[float]] | None = None,
     sets: tuple[str, ...] = (),
+    relevance: list[list[float]] | None = None,
 ) -> Candidates:
     rate = np.array(pass_rate if pass_rate is not None else [0.5] * len(prompt_ids))
     return Candidates(
@@ -40,6 +43,7 @@ def candidates(
         outcome=np.select([np.isnan(rate), rate == 0, rate == 1], ["ungraded", "all_wrong", "all_right"], "mixed"),
         has_signal=(rate > 0) & (rate < 1),
         rank_NV=None if cosine is None else ranks_of(np.array(cosine), np.array(prompt_ids)),
+        relevance_NV=None if relevance is None else np.array(relevance),
         validation_sets=sets,
     )
 
@@ -146,6 +150,42 @@ def test_learnability_and_pass_rate_by_hand() -> None:
     assert nearest["reason"][0].as_py() == "rank 1 of 4, kept 1: pass rate 0.9 of 8, target 0.8"
 
 
+def test_relevance_by_hand() -> None:
+    pool = candidates(
+        ["a", "b", "c", "d", "e"],
+        [0.25, 0.25, 0.875, 0.0, 0.25],
+        sets=("plus", "minus"),
+        relevance=[[1.0, 0.1], [0.5, 0.2], [1.0, 1.0], [1.0, 1.0], [0.0, 0.9]],
+    )
+    # Gains at h = 2 and n = 8: .4312 at 2 of 8 (p = 2.5 / 9), .1471 at 7 of 8 (p = 7.5 / 9), nothing without signal.
+    # plus: a .431, b .216, c .147, d and e 0; minus: e .388, c .147, b .086, a .043, d 0.
+    table = select(RelevanceSelection(alpha=0.4), pool, 0)
+    assert table["prompt_id"].to_pylist() == ["a", "e", "b", "c", "d"]
+    assert table["score"].to_pylist() == pytest.approx(
+        [1 + 1 / 4, 1 + 1 / 5, 1 / 2 + 1 / 3, 1 / 2 + 1 / 3, 1 / 4 + 1 / 5]
+    )
+    assert table["reason"].to_pylist() == [
+        "rank 1 of 5, kept 2: best on plus (rank 1), pass rate 0.25 of 8",
+        "rank 2 of 5, kept 2: best on minus (rank 1), pass rate 0.25 of 8",
+        "rank 3 of 5: below the 2 kept",
+        "rank 4 of 5: below the 2 kept",
+        "zero-variance offline (all_wrong): no gradient",
+    ]
+
+
+def test_the_gain_of_a_short_stage_is_learnability_and_that_of_a_long_one_what_is_left_to_learn() -> None:
+    n = np.full(7, 10**6)
+    p = np.arange(1, 8) / 8
+    np.testing.assert_allclose(expected_gain(p, n, 1e-4) / 1e-4, p * (1 - p), rtol=1e-3)
+    np.testing.assert_allclose(expected_gain(p, n, 30.0), 1 - p, rtol=1e-3)
+    # σ(logit p + h) - p is largest where both ends lie alike about one half: logit p = -h/2.
+    fine = np.arange(1, 1000) / 1000
+    best = fine[expected_gain(fine, np.full(999, 10**9), 2.0).argmax()]
+    assert best == pytest.approx(1 / (1 + np.exp(1)), abs=1e-3)
+    by_hand = 1 / (1 + (6.5 / 2.5) * np.exp(-2)) - 2.5 / 9
+    assert expected_gain(np.array([0.25, np.nan]), np.array([8, 0]), 2.0) == pytest.approx([by_hand, 0.0])
+
+
 def test_all_keeps_the_whole_pool() -> None:
     table = select(AllSelection(), candidates(["b", "a"]), 0)
     assert table["prompt_id"].to_pylist() == ["a", "b"]
@@ -175,6 +215,7 @@ def test_number_kept(alpha: float, pool: int, kept: int) -> None:
 def config_of(strategy: str, alpha: float) -> Selection:
     return {
         "influence": InfluenceSelection(alpha=alpha),
+        "relevance": RelevanceSelection(alpha=alpha),
         "learnability": LearnabilitySelection(alpha=alpha),
         "pass_rate": PassRateSelection(alpha=alpha, target=0.3),
         "random": RandomSelection(alpha=alpha),
@@ -189,12 +230,19 @@ def test_every_strategy_keeps_exactly_n_whatever_the_order_of_the_pool(
     rng = np.random.default_rng(random.getrandbits(32))  # type: ignore[attr-defined]
     rates = rng.choice([0.0, 0.25, 0.5, 1.0, np.nan], size=pool)
     cosine = rng.choice([-0.5, 0.0, 0.5], size=(pool, 3)) * ((rates > 0) & (rates < 1))[:, None]
+    relevance = rng.choice([0.0, 0.5, 1.0], size=(pool, 3))
     ids = [f"{i:03d}" for i in range(pool)]
     shuffle = rng.permutation(pool)
     tables = [
         select(
             config_of(strategy, alpha),
-            candidates([ids[i] for i in order], rates[order].tolist(), cosine[order].tolist(), ("u", "v", "w")),
+            candidates(
+                [ids[i] for i in order],
+                rates[order].tolist(),
+                cosine[order].tolist(),
+                ("u", "v", "w"),
+                relevance[order].tolist(),
+            ),
             (3, 1),
         )
         for order in (np.arange(pool), shuffle)

@@ -52,19 +52,25 @@ def score(prompt_id: str, validation_set: str, rank: int) -> dict[str, Any]:
     return row | {"dot": 0.0, "cosine": 0.0, "norm": 0.0, "estimator": "exact"}
 
 
+def relevance(prompt_id: str, validation_set: str, value: float) -> dict[str, Any]:
+    row = {"fingerprint": "relevance", "prompt_id": prompt_id, "validation_set": validation_set}
+    return row | {"cosine": 0.0, "relevance": value}
+
+
 def source(name: str) -> dict[str, Any]:
     row = {"fingerprint": "ingest", "split": "validation", "set_name": name, "source": "s"}
     return {**row, "row_index": 0, "prompt_id": f"of {name}"}
 
 
-def pool_of(warehouse: Warehouse, *, scored: bool = True) -> Candidates:
+def pool_of(warehouse: Warehouse, compared_by: str | None = "score") -> Candidates:
     offline, collected, trained = (Done(name, {}, cached=True) for name in STEPS)
     step = Select(
         run_config(warehouse.root),
         2,
         Done("ingest", {}, cached=True),
         (offline, collected),
-        Done("score", {"ranks_id": "r"}, cached=True) if scored else None,
+        Done("score", {"ranks_id": "r"}, cached=True) if compared_by == "score" else None,
+        Done("relevance", {}, cached=True) if compared_by == "relevance" else None,
         (offline, collected, trained),
     )
     return step._candidates(Workshop(step, warehouse, get_reporter()))
@@ -97,6 +103,10 @@ def test_the_pool_is_what_is_known_of_each_prompt_by_now(
                 [score(i, "v", rank) for rank, i in enumerate(ranked, 1)]
                 + [score(i, "w", r) for r, i in enumerate("abc", 1)]
             ),
+            "relevances": pa.Table.from_pylist(
+                [relevance(i, "v", 0.1 * n) for n, i in enumerate("abc")]
+                + [relevance(i, "w", 1 - 0.1 * n) for n, i in enumerate("abc")]
+            ),
             "prompt_sources": pa.Table.from_pylist([source(name) for name in reversed(SETS)]),
             "steps": ended(completed),
         }
@@ -109,8 +119,13 @@ def test_the_pool_is_what_is_known_of_each_prompt_by_now(
     assert pool.rank_NV is not None
     by_prompt = dict(zip(pool.prompt_ids, pool.rank_NV.tolist(), strict=True))
     assert by_prompt == {i: [ranked.index(i) + 1, "abc".index(i) + 1] for i in "abc"}
-    unscored = pool_of(warehouse, scored=False)
-    assert unscored.rank_NV is None and sorted(unscored.prompt_ids) == sorted(pool.prompt_ids)
+    compared = pool_of(warehouse, "relevance")
+    assert compared.rank_NV is None and pool.relevance_NV is None and compared.relevance_NV is not None
+    by_prompt = dict(zip(compared.prompt_ids, compared.relevance_NV.tolist(), strict=True))
+    assert by_prompt == {i: [0.1 * n, 1 - 0.1 * n] for n, i in enumerate("abc")}
+    unscored = pool_of(warehouse, None)
+    assert unscored.rank_NV is None and unscored.relevance_NV is None
+    assert sorted(unscored.prompt_ids) == sorted(pool.prompt_ids)
 
 
 def ended(completed: set[str]) -> pa.Table:

@@ -57,10 +57,11 @@ INSERT INTO rollout_stats VALUES
     ('going', 'a', 2, 'train', 'p0', 0, 0, 4, NULL, NULL, 'ungraded', false, 3, 0.75, 3);
 CREATE TABLE kept_totals(fingerprint VARCHAR NOT NULL, prompt_id VARCHAR NOT NULL, phase VARCHAR NOT NULL, policy_id VARCHAR NOT NULL, n_observations BIGINT NOT NULL, n BIGINT NOT NULL, n_correct BIGINT NOT NULL, n_ungraded BIGINT NOT NULL, n_without_signal BIGINT NOT NULL, n_truncated BIGINT NOT NULL, n_tokens DOUBLE NOT NULL, max_length INTEGER NOT NULL, outcomes VARCHAR NOT NULL, steps INTEGER[] NOT NULL, pass_rates DOUBLE[] NOT NULL, last_pass_rate DOUBLE, last_graded_n INTEGER, last_step INTEGER NOT NULL, last_n INTEGER NOT NULL, last_n_correct INTEGER NOT NULL, last_outcome VARCHAR NOT NULL, last_has_signal BOOLEAN NOT NULL, last_n_truncated INTEGER NOT NULL, last_mean_length DOUBLE NOT NULL);
 INSERT INTO kept_totals VALUES
-    ('done', 'a', 'train', 'p0', 0, 4, 2, 0, 0, 0, 0.0, 0, 'outcomes 0', [1], [0.5], 0.0, 0, 0, 0, 0, 'last_outcome 0', false, 0, 0.0);
+    ('done', 'a', 'train', 'p0', 2, 8, 2, 0, 4, 1, 1.0, 1, 'MW', [1, 2], [0.5, 0.0], 0.0, 4, 2, 4, 0, 'all_wrong', false, 1, 0.25);
 CREATE TABLE kept_decisions(fingerprint VARCHAR NOT NULL, prompt_id VARCHAR NOT NULL, keep BOOLEAN NOT NULL, reason VARCHAR NOT NULL, n_decisions BIGINT NOT NULL);
 INSERT INTO kept_decisions VALUES
-    ('done', 'a', true, 'it''s easy', 0);
+    ('done', 'a', true, 'it''s easy', 1),
+    ('done', 'b', false, 'it''s easy', 1);
 CREATE TABLE ungathered(fingerprint VARCHAR NOT NULL);
 INSERT INTO ungathered VALUES ('going');
 CREATE TABLE influence_scores(fingerprint VARCHAR NOT NULL, prompt_id VARCHAR NOT NULL, validation_set VARCHAR NOT NULL, dot DOUBLE NOT NULL, cosine DOUBLE NOT NULL, norm DOUBLE NOT NULL, rank INTEGER NOT NULL, estimator VARCHAR);

@@ -1,0 +1,148 @@
+"""How far a prompt is of the kind that a validation set asks, by the policy's own states while it reads them.
+
+An inner product of two prompts' gradients is, layer by layer, that of what goes into the layer times that of what comes
+back: the first factor is known from reading alone, the second is an estimate from a few sampled rewards. Likeness
+of states is influence without that noise. RDS+ chooses data for fine-tuning by it (Ivison et al., arXiv 2503.01807).
+Suffixes: N prompts of a pool, M of a validation set, V sets, D dimensions of a state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from pipeline_lib.policy import Policy
+from pipeline_lib.records import Prompt
+
+RELEVANCE_SCHEMA = pa.schema(
+    {
+        "prompt_id": pa.string(),
+        "validation_set": pa.string(),
+        "cosine": pa.float64(),
+        "relevance": pa.float64(),
+    }
+)
+SAMPLE = 4096
+"""Prompts of the pool that say what is usual in it."""
+
+
+@dataclass(frozen=True)
+class Background:
+    """What states of the pool have in common, which is taken off before any two are compared."""
+
+    mean_D: np.ndarray
+    deviation_D: np.ndarray
+
+    @classmethod
+    def of(cls, states_ND: np.ndarray) -> Background:
+        deviation_D = states_ND.std(axis=0)
+        return cls(states_ND.mean(axis=0), np.where(deviation_D > 0, deviation_D, 1.0))
+
+    def directions(self, states_ND: np.ndarray) -> np.ndarray:
+        """[N, D] of length 1; a state that is the mean itself is 0."""
+        z_ND = (states_ND - self.mean_D) / self.deviation_D
+        length_N1 = np.linalg.norm(z_ND, axis=1, keepdims=True)
+        return np.divide(z_ND, length_N1, out=np.zeros_like(z_ND), where=length_N1 > 0)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A validation set's prompts as one direction."""
+
+    mean_D: np.ndarray
+    own: float
+    """The median prompt's mean cosine with the others of the set; nan where it has no others or they are no kind."""
+
+    @classmethod
+    def of(cls, directions_MD: np.ndarray) -> Kind:
+        M = len(directions_MD)
+        mean_D = directions_MD.mean(axis=0)
+        if M < 2:
+            return cls(mean_D, 1.0)
+        own_M = (M * (directions_MD @ mean_D) - np.square(directions_MD).sum(axis=1)) / (M - 1)
+        return cls(mean_D, float(np.median(own_M)) if _positive(own_M) else np.nan)
+
+    def cosine(self, directions_ND: np.ndarray) -> np.ndarray:
+        """[N] mean cosines with the set's prompts."""
+        return directions_ND @ self.mean_D
+
+    def relevance(self, cosine_N: np.ndarray) -> np.ndarray:
+        """[N] in 0..1: 1 for whatever is as near to the set as half of its own prompts are to each other.
+
+        Nothing is gained by being nearer: the extreme of a kind (the longest, say) is no better than the kind.
+        Where the set's prompts are no nearer to each other than any two of the pool, all of the pool is of its kind.
+        """
+        return np.ones_like(cosine_N) if np.isnan(self.own) else np.clip(cosine_N / self.own, 0.0, 1.0)
+
+
+def _positive(own_M: np.ndarray) -> bool:
+    """By two standard errors."""
+    return bool(own_M.mean() > 2 * own_M.std(ddof=1) / np.sqrt(len(own_M)))
+
+
+def relevances(
+    policy: Policy,
+    pool: Sequence[Prompt],
+    validation: Mapping[str, Sequence[Prompt]],
+    *,
+    tokens_per_batch: int,
+    progress: Callable[[int], None],
+) -> Iterator[pa.Table]:
+    """Rows of RELEVANCE_SCHEMA for SAMPLE prompts of the pool at a time. `progress` is told how many more are read."""
+
+    def read(prompts: Sequence[Prompt]) -> np.ndarray:
+        states_ND = prompt_states(policy, prompts, tokens_per_batch=tokens_per_batch)
+        progress(len(prompts))
+        return states_ND
+
+    ids = [prompt.prompt_id for prompt in pool]
+    by_id = sorted(range(len(pool)), key=ids.__getitem__)  # ids are hashes: the first ones are as good as drawn
+    sample = [pool[i] for i in by_id[:SAMPLE]]
+    first_ND = read(sample)
+    background = Background.of(first_ND)
+    kinds = {name: Kind.of(background.directions(read(prompts))) for name, prompts in validation.items()}
+    yield from _rows(sample, background.directions(first_ND), kinds)
+    for start in range(SAMPLE, len(pool), SAMPLE):
+        prompts = [pool[i] for i in by_id[start : start + SAMPLE]]
+        yield from _rows(prompts, background.directions(read(prompts)), kinds)
+
+
+def _rows(prompts: Sequence[Prompt], directions_ND: np.ndarray, kinds: Mapping[str, Kind]) -> Iterator[pa.Table]:
+    ids = pa.array([prompt.prompt_id for prompt in prompts], pa.string())
+    for name, kind in kinds.items():
+        cosine_N = kind.cosine(directions_ND)
+        columns = [ids, pa.repeat(name, len(prompts)), pa.array(cosine_N), pa.array(kind.relevance(cosine_N))]
+        yield pa.table(columns, schema=RELEVANCE_SCHEMA)
+
+
+@torch.no_grad()
+def prompt_states(policy: Policy, prompts: Sequence[Prompt], *, tokens_per_batch: int) -> np.ndarray:
+    """[N, D] float64: the mean over a prompt's tokens of what half of the policy's blocks make of them.
+
+    `tokens_per_batch` bounds the padded tokens of one forward pass.
+    """
+    encoded = [policy.encode(prompt.messages) for prompt in prompts]
+    shortest_first = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
+    decoder = policy.model.get_decoder()
+    states: list[np.ndarray] = [np.empty(0)] * len(encoded)
+    while shortest_first:
+        width = len(encoded[shortest_first[-1]])
+        batch = [shortest_first.pop() for _ in range(min(len(shortest_first), max(1, tokens_per_batch // width)))]
+        ids_BT = torch.full((len(batch), width), policy.pad_token_id, device=policy.device)
+        real_BT = torch.zeros((len(batch), width), dtype=torch.long, device=policy.device)
+        for row, i in enumerate(batch):
+            ids_BT[row, : len(encoded[i])] = torch.tensor(encoded[i], device=policy.device)
+            real_BT[row, : len(encoded[i])] = 1
+        with policy.autocast():
+            layers = decoder(
+                input_ids=ids_BT, attention_mask=real_BT, output_hidden_states=True, use_cache=False
+            ).hidden_states
+        middle_BTD = layers[(len(layers) - 1) // 2].double() * real_BT.unsqueeze(-1)
+        mean_BD = (middle_BTD.sum(dim=1) / real_BT.sum(dim=1, keepdim=True)).cpu().numpy()
+        for row, i in enumerate(batch):
+            states[i] = mean_BD[row]
+    return np.stack(states)

@@ -1,0 +1,41 @@
+"""Top α by what a stage can gain: how far a prompt is of the kind asked for, times the rise of its pass rate."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pipeline_lib.config import RelevanceSelection
+from pipeline_lib.selection.candidates import Candidates
+from pipeline_lib.selection.influence import best_set_words, no_gradient_words, reciprocal_rank_fusion
+from pipeline_lib.selection.ranks import descending_ranks
+from pipeline_lib.selection.strategy import Scored, Seed, joined, pass_rate_words
+
+
+def expected_gain(pass_rate_N: np.ndarray, n_N: np.ndarray, horizon: float) -> np.ndarray:
+    """σ(logit p + h) - p: what a pass rate rises by when training adds `horizon` = h to its log-odds.
+
+    A policy gradient's step on a prompt that is solved with rate p adds to p in proportion to p(1-p), the derivative
+    of σ: many steps add to the logit. For small h this is h·p(1-p), learnability; a stage that goes further gains more
+    from prompts that begin lower. p is the mean of Jeffreys' posterior, (right + 1/2) / (n + 1); 0 where n is 0.
+    """
+    p_N = (np.nan_to_num(pass_rate_N) * n_N + 0.5) / (n_N + 1)
+    gain_N = 1 / (1 + (1 - p_N) / p_N * np.exp(-horizon)) - p_N
+    return np.where(n_N > 0, gain_N, 0.0)
+
+
+def score_relevance(config: RelevanceSelection, candidates: Candidates, seed: Seed) -> Scored:
+    """By rank on each set, fused as influence is, so that no set with more prompts of its kind crowds out another.
+
+    A prompt whose rollouts all got one reward has shown nothing that could be reinforced (too hard, or a wrong gold):
+    it is kept only where fewer prompts than wanted have.
+    """
+    relevance_NV = candidates.relevance_NV
+    assert relevance_NV is not None
+    gain_N = expected_gain(candidates.pass_rate, candidates.n, config.horizon) * candidates.has_signal
+    value_NV = relevance_NV * gain_N[:, None]
+    rank_NV = np.stack([descending_ranks(value_N, candidates.prompt_ids) for value_N in value_NV.T], axis=1)
+    return Scored(
+        reciprocal_rank_fusion(rank_NV, config.rrf_k),
+        joined(best_set_words(candidates, rank_NV), ", ", pass_rate_words(candidates)),
+        no_gradient_words(candidates),
+    )

@@ -1,0 +1,46 @@
+"""How far each prompt of the pool is of the kind that a validation set asks. Once a run, by its initial policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from tasks.prompt_rows import load_prompts, set_members
+from tasks.step import Done, Step, Work, Workshop
+
+
+@dataclass(frozen=True)
+class Relate(Step):
+    name: ClassVar[str] = "relevance"
+
+    ingest: Done
+    policy: Done
+
+    def settings(self) -> dict[str, Any]:
+        return {"dtype": self.run.dtype}
+
+    def inputs(self) -> dict[str, str]:
+        return {"ingest": self.ingest.fingerprint, "policy": self.policy.outputs["policy_id"]}
+
+    def work(self, at: Workshop) -> Work:
+        import torch
+
+        from pipeline_lib.policy import load_policy, resolve_device
+        from pipeline_lib.relevance import relevances
+
+        pool = load_prompts(at.warehouse, self.ingest, "train")
+        held_out = {prompt.prompt_id: prompt for prompt in load_prompts(at.warehouse, self.ingest, "validation")}
+        members = set_members(at.warehouse, self.ingest, "validation")
+        validation = {name: [held_out[i] for i in ids] for name, ids in members.items()}
+        at.reporter.start(self.label, len(pool) + sum(map(len, validation.values())), "prompts")
+        policy = load_policy(
+            self.policy.outputs["path"],
+            device=resolve_device(self.run.device),
+            dtype=getattr(torch, self.run.dtype),
+        )
+        tables = relevances(
+            policy, pool, validation, tokens_per_batch=self.run.scoring_tokens, progress=at.reporter.advance
+        )
+        return Work({"n_prompts": len(pool)}, {"relevances": pa.concat_tables(tables)})
