@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +15,7 @@ from pipeline_lib.config import (
     PassRateSelection,
     PosteriorSampler,
     RandomSelection,
+    RelevanceSelection,
     Sampler,
     Selection,
     UniformSampler,
@@ -56,32 +57,44 @@ class Arm:
         """Whether the pool is rolled out before the first stage."""
         return self.selection.type not in ("all", "random")
 
+    @property
+    def relates(self) -> bool:
+        """Whether the pool is compared with the validation sets before the first stage."""
+        return self.selection.type == "relevance"
+
     def asked(self, pass_rate: Mapping[str, tuple[int, int]]) -> list[str]:
         """The prompts that influence is measured of: all, or those that pass the screen."""
         ids = list(pass_rate)
         if self.screen is None:
             return ids
         screen = Arm(LearnabilitySelection(alpha=self.screen * ALPHA))
-        passed = set(screen.select(ids, pass_rate, None, (0, 0)))
+        passed = set(screen.select(ids, pass_rate, (0, 0)))
         return [i for i in ids if i in passed]
 
     def select(
         self,
         prompt_ids: Sequence[str],
         pass_rate: Mapping[str, tuple[int, int]],
-        measured: Measured | None,
         seed: tuple[int, int],
+        *,
+        signal: Collection[str] = (),
+        measured: Measured | None = None,
+        relevance_NV: np.ndarray | None = None,
     ) -> list[str]:
-        """`prompt_ids` are those that there are to choose from, `measured` is of them."""
+        """`prompt_ids` are those that there are to choose from, `measured` and `relevance_NV` are of them; `signal` has
+        those whose first rollouts differed."""
         n = np.array([pass_rate[i][0] for i in prompt_ids])
         right = np.array([pass_rate[i][1] for i in prompt_ids])
         p = np.divide(right, n, out=np.full(len(n), np.nan), where=n > 0)
-        mixed = (right > 0) & (right < n)
+        mixed = np.array([i in signal for i in prompt_ids])
         rank_NV = None
         if measured is not None:
             assert list(measured.scores.prompt_ids) == list(prompt_ids)
             ids = np.array(prompt_ids)
             rank_NV = np.stack([descending_ranks(value_N, ids) for value_N in self._values(measured, p).T], axis=1)
+        sets: Sequence[str] = () if measured is None else measured.scores.validation_sets
+        if relevance_NV is not None:
+            sets = [str(j) for j in range(relevance_NV.shape[1])]
         candidates = Candidates(
             prompt_ids=np.array(prompt_ids, dtype=object),
             pass_rate=p,
@@ -89,7 +102,8 @@ class Arm:
             outcome=np.where(mixed, "mixed", "all_wrong"),
             has_signal=mixed,
             rank_NV=rank_NV,
-            validation_sets=() if measured is None else measured.scores.validation_sets,
+            relevance_NV=relevance_NV,
+            validation_sets=sets,
         )
         share = min(1.0, ALPHA * len(pass_rate) / len(prompt_ids))
         selection = self.selection.model_copy(update={"alpha": share}) if self.screen else self.selection
@@ -117,6 +131,8 @@ ARMS: dict[str, Arm] = {
     "pass rate": Arm(PassRateSelection(alpha=ALPHA)),
     "learnability": Arm(LearnabilitySelection(alpha=ALPHA)),
     "learnability posterior": Arm(LearnabilitySelection(alpha=ALPHA), PosteriorSampler()),
+    "relevance": Arm(RelevanceSelection(alpha=ALPHA)),
+    "relevance posterior": Arm(RelevanceSelection(alpha=ALPHA), PosteriorSampler()),
     "cosine": Arm(INFLUENCE, geometry="euclidean"),
     "cosine static": Arm(INFLUENCE, geometry="euclidean", rescored=False),
     "dot": Arm(INFLUENCE, geometry="euclidean", by="dot"),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from curriculum_arms import ARMS, Arm, Measured
 from curriculum_worlds import WORLDS, Prompts, World, WorldName, draw
@@ -28,6 +29,7 @@ from pipeline_lib.parquet import write_parquet
 from pipeline_lib.policy import Policy, load_policy, policy_id_of
 from pipeline_lib.policy.materialise import BUILTIN_DIRECTORY
 from pipeline_lib.records import Prompt, RolloutGroup
+from pipeline_lib.relevance import relevances
 from pipeline_lib.rewards.grader import Grader
 from pipeline_lib.rollout import Rollout, SamplingParams, TransformersEngine, groups_to_table, read_groups, roll_out
 from pipeline_lib.sampling import Observation, make_sampler
@@ -87,6 +89,8 @@ class Curriculum:
         self.cost = Cost()
         self.pass_rate = dict.fromkeys(self.by_id, (0, 0))
         """Newest (graded, correct)."""
+        self.signal: frozenset[str] = frozenset()
+        """Prompts whose first rollouts differed in their rewards."""
         self.curve: list[dict[str, float]] = []
         self.step = 0
         self.policy: Policy = load_policy(
@@ -101,7 +105,24 @@ class Curriculum:
         """K rollouts of each prompt of the pool, of the policy that all begin with; made once for all arms."""
         groups = self._kept("pool", self.prompts.pool, K, 10 * self.seed + 1)
         self.observe(groups)
+        self.signal = frozenset(group.prompt_id for group in groups if group.has_signal)
         return groups
+
+    def relevance(self) -> np.ndarray:
+        """[N, V] of the pool, in its order. Half of the blocks run, once over each prompt: counted as whole passes."""
+        with self.cost.timed():
+            tables = relevances(
+                self.policy,
+                self.prompts.pool,
+                self.prompts.validation,
+                tokens_per_batch=16384,
+                progress=lambda _: None,
+            )
+            rows = pa.concat_tables(tables).to_pylist()
+        found = {(row["prompt_id"], row["validation_set"]): row["relevance"] for row in rows}
+        read = [*self.prompts.pool, *(p for prompts in self.prompts.validation.values() for p in prompts)]
+        self.cost.add("score", GENERATED * sum(len(self.policy.encode(prompt.messages)) for prompt in read))
+        return np.array([[found[i, name] for name in self.prompts.validation] for i in self.by_id])
 
     def validation(self) -> dict[str, list[RolloutGroup]]:
         return {
@@ -216,6 +237,7 @@ def run(
         curriculum.measure(0.0)
         pool = curriculum.collected() if arm.collects else []
         validation = curriculum.validation() if arm.geometry else {}
+        relevance_NV = curriculum.relevance() if arm.relates else None
         measured: Measured | None = None
         asked = list(curriculum.by_id)
         told: list[dict[str, float]] = []
@@ -226,7 +248,14 @@ def run(
                 of_asked = [group for group in pool if group.prompt_id in wanted]
                 measured = curriculum.scores(of_asked, validation, adam=arm.geometry == "adam")
             with curriculum.cost.timed():
-                selected = arm.select(asked, curriculum.pass_rate, measured, (seed, stage))
+                selected = arm.select(
+                    asked,
+                    curriculum.pass_rate,
+                    (seed, stage),
+                    signal=curriculum.signal,
+                    measured=measured,
+                    relevance_NV=relevance_NV,
+                )
             directory = root / "stages" / f"{result_path(root, world, name, seed).stem}-{stage}"
             # What a killed run has left would be resumed, and the cost of it never counted.
             shutil.rmtree(directory, ignore_errors=True)
