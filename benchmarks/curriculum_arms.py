@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -78,11 +79,12 @@ class Arm:
         seed: tuple[int, int],
         *,
         signal: Collection[str] = (),
+        tokens: Mapping[str, float] = MappingProxyType({}),
         measured: Measured | None = None,
         relevance_NV: np.ndarray | None = None,
     ) -> list[str]:
         """`prompt_ids` are those that there are to choose from, `measured` and `relevance_NV` are of them; `signal` has
-        those whose first rollouts differed."""
+        those whose first rollouts differed, `tokens` the newest mean length of completions."""
         n = np.array([pass_rate[i][0] for i in prompt_ids])
         right = np.array([pass_rate[i][1] for i in prompt_ids])
         p = np.divide(right, n, out=np.full(len(n), np.nan), where=n > 0)
@@ -99,6 +101,7 @@ class Arm:
             prompt_ids=np.array(prompt_ids, dtype=object),
             pass_rate=p,
             n=n,
+            tokens=np.array([tokens.get(i, np.nan) for i in prompt_ids]),
             outcome=np.where(mixed, "mixed", "all_wrong"),
             has_signal=mixed,
             rank_NV=rank_NV,
@@ -132,6 +135,7 @@ ARMS: dict[str, Arm] = {
     "learnability": Arm(LearnabilitySelection(alpha=ALPHA)),
     "learnability posterior": Arm(LearnabilitySelection(alpha=ALPHA), PosteriorSampler()),
     "relevance": Arm(RelevanceSelection(alpha=ALPHA)),
+    "relevance per completion": Arm(RelevanceSelection(alpha=ALPHA, per_token=False)),
     "relevance posterior": Arm(RelevanceSelection(alpha=ALPHA), PosteriorSampler()),
     "cosine": Arm(INFLUENCE, geometry="euclidean"),
     "cosine static": Arm(INFLUENCE, geometry="euclidean", rescored=False),

@@ -89,6 +89,8 @@ class Curriculum:
         self.cost = Cost()
         self.pass_rate = dict.fromkeys(self.by_id, (0, 0))
         """Newest (graded, correct)."""
+        self.tokens: dict[str, float] = {}
+        """Newest mean length of a completion."""
         self.signal: frozenset[str] = frozenset()
         """Prompts whose first rollouts differed in their rewards."""
         self.curve: list[dict[str, float]] = []
@@ -146,6 +148,7 @@ class Curriculum:
 
     def observe(self, groups: Sequence[RolloutGroup]) -> None:
         self.pass_rate |= {g.prompt_id: (len(g.graded), g.n_correct) for g in groups if g.graded}
+        self.tokens |= {g.prompt_id: generated_tokens([g]) / len(g.trajectories) for g in groups}
 
     def scores(self, pool: Sequence[RolloutGroup], validation: dict[str, list[RolloutGroup]], adam: bool) -> Measured:
         with self.cost.timed():
@@ -253,6 +256,7 @@ def run(
                     curriculum.pass_rate,
                     (seed, stage),
                     signal=curriculum.signal,
+                    tokens=curriculum.tokens,
                     measured=measured,
                     relevance_NV=relevance_NV,
                 )

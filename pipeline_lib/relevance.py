@@ -31,22 +31,41 @@ SAMPLE = 4096
 
 
 @dataclass(frozen=True)
-class Background:
-    """What states of the pool have in common, which is taken off before any two are compared."""
+class States:
+    """`mean_ND` is the mean over a prompt's tokens, of which it has `n_tokens_N`; float64."""
 
-    mean_D: np.ndarray
+    mean_ND: np.ndarray
+    n_tokens_N: np.ndarray
+
+
+@dataclass(frozen=True)
+class Background:
+    """What a prompt of this length looks like in the pool, which is taken off before any two are compared.
+
+    Without it a long prompt is like any other long one, and short prompts of the kind asked for, which teach the same
+    for less, are like none. Linear in the length, by least squares.
+    """
+
+    coefficients_2D: np.ndarray
     deviation_D: np.ndarray
 
     @classmethod
-    def of(cls, states_ND: np.ndarray) -> Background:
-        deviation_D = states_ND.std(axis=0)
-        return cls(states_ND.mean(axis=0), np.where(deviation_D > 0, deviation_D, 1.0))
+    def of(cls, states: States) -> Background:
+        coefficients_2D = np.linalg.lstsq(_one_and_length(states), states.mean_ND, rcond=None)[0]
+        rest_ND = states.mean_ND - _one_and_length(states) @ coefficients_2D
+        deviation_D = rest_ND.std(axis=0)
+        scale_D = np.abs(states.mean_ND).max(axis=0)
+        return cls(coefficients_2D, np.where(deviation_D > 1e-9 * scale_D, deviation_D, np.inf))
 
-    def directions(self, states_ND: np.ndarray) -> np.ndarray:
-        """[N, D] of length 1; a state that is the mean itself is 0."""
-        z_ND = (states_ND - self.mean_D) / self.deviation_D
+    def directions(self, states: States) -> np.ndarray:
+        """[N, D] of length 1; a state that is all background is 0."""
+        z_ND = (states.mean_ND - _one_and_length(states) @ self.coefficients_2D) / self.deviation_D
         length_N1 = np.linalg.norm(z_ND, axis=1, keepdims=True)
         return np.divide(z_ND, length_N1, out=np.zeros_like(z_ND), where=length_N1 > 0)
+
+
+def _one_and_length(states: States) -> np.ndarray:
+    return np.stack([np.ones(len(states.n_tokens_N)), states.n_tokens_N], axis=1)
 
 
 @dataclass(frozen=True)
@@ -73,7 +92,7 @@ class Kind:
     def relevance(self, cosine_N: np.ndarray) -> np.ndarray:
         """[N] in 0..1: 1 for whatever is as near to the set as half of its own prompts are to each other.
 
-        Nothing is gained by being nearer: the extreme of a kind (the longest, say) is no better than the kind.
+        Nothing is gained by being nearer: the extreme of a kind is no better than the kind.
         Where the set's prompts are no nearer to each other than any two of the pool, all of the pool is of its kind.
         """
         return np.ones_like(cosine_N) if np.isnan(self.own) else np.clip(cosine_N / self.own, 0.0, 1.0)
@@ -94,18 +113,18 @@ def relevances(
 ) -> Iterator[pa.Table]:
     """Rows of RELEVANCE_SCHEMA for SAMPLE prompts of the pool at a time. `progress` is told how many more are read."""
 
-    def read(prompts: Sequence[Prompt]) -> np.ndarray:
-        states_ND = prompt_states(policy, prompts, tokens_per_batch=tokens_per_batch)
+    def read(prompts: Sequence[Prompt]) -> States:
+        states = prompt_states(policy, prompts, tokens_per_batch=tokens_per_batch)
         progress(len(prompts))
-        return states_ND
+        return states
 
     ids = [prompt.prompt_id for prompt in pool]
     by_id = sorted(range(len(pool)), key=ids.__getitem__)  # ids are hashes: the first ones are as good as drawn
     sample = [pool[i] for i in by_id[:SAMPLE]]
-    first_ND = read(sample)
-    background = Background.of(first_ND)
+    first = read(sample)
+    background = Background.of(first)
     kinds = {name: Kind.of(background.directions(read(prompts))) for name, prompts in validation.items()}
-    yield from _rows(sample, background.directions(first_ND), kinds)
+    yield from _rows(sample, background.directions(first), kinds)
     for start in range(SAMPLE, len(pool), SAMPLE):
         prompts = [pool[i] for i in by_id[start : start + SAMPLE]]
         yield from _rows(prompts, background.directions(read(prompts)), kinds)
@@ -120,8 +139,8 @@ def _rows(prompts: Sequence[Prompt], directions_ND: np.ndarray, kinds: Mapping[s
 
 
 @torch.no_grad()
-def prompt_states(policy: Policy, prompts: Sequence[Prompt], *, tokens_per_batch: int) -> np.ndarray:
-    """[N, D] float64: the mean over a prompt's tokens of what half of the policy's blocks make of them.
+def prompt_states(policy: Policy, prompts: Sequence[Prompt], *, tokens_per_batch: int) -> States:
+    """The mean over a prompt's tokens of what half of the policy's blocks make of them.
 
     `tokens_per_batch` bounds the padded tokens of one forward pass.
     """
@@ -145,4 +164,4 @@ def prompt_states(policy: Policy, prompts: Sequence[Prompt], *, tokens_per_batch
         mean_BD = (middle_BTD.sum(dim=1) / real_BT.sum(dim=1, keepdim=True)).cpu().numpy()
         for row, i in enumerate(batch):
             states[i] = mean_BD[row]
-    return np.stack(states)
+    return States(np.stack(states), np.array([len(ids) for ids in encoded], dtype=np.float64))

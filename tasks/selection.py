@@ -26,6 +26,7 @@ CANDIDATES = """
             prompt_id,
             arg_max(last_pass_rate, age) AS pass_rate,
             coalesce(arg_max(last_graded_n, age), 0) AS n,
+            arg_max(last_mean_length, age) AS tokens,
             arg_max(last_outcome, age) FILTER (collected) AS outcome,
             arg_max(last_has_signal, age) FILTER (collected) AS has_signal
         FROM prompt_totals
@@ -98,6 +99,7 @@ class Select(Step):
             prompt_ids=pool["prompt_id"].to_numpy(),
             pass_rate=pool["pass_rate"].to_numpy(),
             n=pool["n"].to_numpy(),
+            tokens=pool["tokens"].to_numpy(),
             outcome=pool["outcome"].to_numpy(),
             has_signal=pool["has_signal"].to_numpy(),
             rank_NV=values_NV if self.score is not None else None,

@@ -90,12 +90,15 @@ class InfluenceSelection(SelectionBase):
 
 class RelevanceSelection(SelectionBase):
     """Top α by likeness to the prompts of the validation sets, in the policy's states, times the pass rate's expected
-    rise; fused by reciprocal rank."""
+    rise, for each token of a completion; fused by reciprocal rank."""
 
     type: Literal["relevance"] = "relevance"
     horizon: float = Field(default=2.0, gt=0)
     """Log-odds that a stage is expected to add to a pass rate: near 0 half-solved prompts gain most, at 2 those that
     are solved one time in four, beyond it ever harder ones."""
+    per_token: bool = True
+    """Whether a prompt's gain is counted for each token of its completions, hence short ones first, or for each
+    completion: more learned in as many steps, and at a higher price."""
     rrf_k: float = Field(default=0.0, ge=0)
     """Constant of reciprocal rank fusion, 1 / (rrf_k + rank)."""
 

@@ -1,4 +1,4 @@
-"""Top α by what a stage can gain: how far a prompt is of the kind asked for, times the rise of its pass rate."""
+"""Top α by what a stage can gain for what it costs: likeness to what is asked for, the pass rate's rise, tokens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def expected_gain(pass_rate_N: np.ndarray, n_N: np.ndarray, horizon: float) -> n
 
 
 def score_relevance(config: RelevanceSelection, candidates: Candidates, seed: Seed) -> Scored:
-    """By rank on each set, fused as influence is, so that no set with more prompts of its kind crowds out another.
+    """Gain for each token that a completion takes, by rank on each set, fused as influence is: so that no set with more
+    prompts of its kind crowds out another.
 
     A prompt whose rollouts all got one reward has shown nothing that could be reinforced (too hard, or a wrong gold):
     it is kept only where fewer prompts than wanted have.
@@ -32,7 +33,8 @@ def score_relevance(config: RelevanceSelection, candidates: Candidates, seed: Se
     relevance_NV = candidates.relevance_NV
     assert relevance_NV is not None
     gain_N = expected_gain(candidates.pass_rate, candidates.n, config.horizon) * candidates.has_signal
-    value_NV = relevance_NV * gain_N[:, None]
+    cost_N = np.maximum(candidates.tokens, 1.0) if config.per_token else np.ones(len(candidates))
+    value_NV = relevance_NV * (gain_N / cost_N)[:, None]
     rank_NV = np.stack([descending_ranks(value_N, candidates.prompt_ids) for value_N in value_NV.T], axis=1)
     return Scored(
         reciprocal_rank_fusion(rank_NV, config.rrf_k),

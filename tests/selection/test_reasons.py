@@ -32,6 +32,7 @@ def candidates(rows: list[Row]) -> Candidates:
         prompt_ids=np.array([row[0] for row in rows], dtype=object),
         pass_rate=np.array([row[2] / row[1] if row[1] else np.nan for row in rows]),
         n=np.array([row[1] for row in rows]),
+        tokens=np.full(len(rows), 10.0),
         outcome=np.array([row[3] for row in rows], dtype=object),
         has_signal=np.array([row[3] == "mixed" for row in rows]),
         rank_NV=np.array([row[4] for row in rows]),

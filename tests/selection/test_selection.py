@@ -34,12 +34,14 @@ def candidates(
     cosine: list[list[float]] | None = None,
     sets: tuple[str, ...] = (),
     relevance: list[list[float]] | None = None,
+    tokens: list[float] | None = None,
 ) -> Candidates:
     rate = np.array(pass_rate if pass_rate is not None else [0.5] * len(prompt_ids))
     return Candidates(
         prompt_ids=np.array(prompt_ids, dtype=object),
         pass_rate=rate,
         n=np.where(np.isnan(rate), 0, 8),
+        tokens=np.array(tokens if tokens is not None else [20.0] * len(prompt_ids)),
         outcome=np.select([np.isnan(rate), rate == 0, rate == 1], ["ungraded", "all_wrong", "all_right"], "mixed"),
         has_signal=(rate > 0) & (rate < 1),
         rank_NV=None if cosine is None else ranks_of(np.array(cosine), np.array(prompt_ids)),
@@ -171,6 +173,20 @@ def test_relevance_by_hand() -> None:
         "rank 4 of 5: below the 2 kept",
         "zero-variance offline (all_wrong): no gradient",
     ]
+
+
+def test_relevance_counts_gain_for_each_token_or_for_each_completion() -> None:
+    pool = candidates(
+        ["long", "short", "empty"],
+        [0.25, 0.25, 0.25],
+        sets=("v",),
+        relevance=[[1.0], [0.5], [0.01]],
+        tokens=[30, 10, 0],
+    )
+    per_token = select(RelevanceSelection(alpha=0.34), pool, 0)
+    assert per_token["prompt_id"].to_pylist() == ["short", "long", "empty"], "gains of 1/30, 1/20, 1/100"
+    per_completion = select(RelevanceSelection(alpha=0.34, per_token=False), pool, 0)
+    assert per_completion["prompt_id"].to_pylist() == ["long", "short", "empty"]
 
 
 def test_the_gain_of_a_short_stage_is_learnability_and_that_of_a_long_one_what_is_left_to_learn() -> None:

@@ -42,7 +42,7 @@ def stats(at: Observed) -> dict[str, Any]:
         "outcome": outcome,
         "has_signal": outcome == "mixed",
         "n_truncated": 0,
-        "mean_length": 1.0,
+        "mean_length": 10.0 * STEPS.index(fingerprint) + step if fingerprint in STEPS else 99.0,
         "max_length": 1,
     }
 
@@ -77,12 +77,12 @@ def pool_of(warehouse: Warehouse, compared_by: str | None = "score") -> Candidat
 
 
 def known(rows: dict[tuple[str, str, int], dict[str, Any]], prompt_id: str) -> tuple[Any, ...]:
-    """Rate and n of the latest that was graded, outcome and signal of the latest that was collected."""
+    """Rate and n of the latest that was graded, length of the latest, outcome and signal of the latest collected."""
     of_prompt = [row for (_, i, _), row in rows.items() if i == prompt_id]
     in_order = sorted(of_prompt, key=lambda row: (STEPS.index(row["fingerprint"]), row["step"]))
     graded = [(row["n_correct"] / row["n"], row["n"]) for row in in_order if row["n"]]
     collected = [(row["outcome"], row["has_signal"]) for row in in_order if row["fingerprint"] != "trained"]
-    return (*(graded[-1] if graded else (None, 0)), *collected[-1])
+    return (*(graded[-1] if graded else (None, 0)), in_order[-1]["mean_length"], *collected[-1])
 
 
 @settings(max_examples=6)
@@ -112,7 +112,7 @@ def test_the_pool_is_what_is_known_of_each_prompt_by_now(
         }
     )
     pool = pool_of(warehouse)
-    columns = (pool.prompt_ids, pool.pass_rate, pool.n, pool.outcome, pool.has_signal)
+    columns = (pool.prompt_ids, pool.pass_rate, pool.n, pool.tokens, pool.outcome, pool.has_signal)
     found = {i: (None if math.isnan(rate) else rate, *rest) for i, rate, *rest in zip(*columns, strict=True)}
     assert found == {i: known(rows, i) for i in "abc"}
     assert pool.validation_sets == list(SETS)
