@@ -178,7 +178,7 @@ CREATE TABLE IF NOT EXISTS influence_scores (
 CREATE TABLE IF NOT EXISTS selections (
     fingerprint VARCHAR NOT NULL,        -- of the select step
     prompt_id VARCHAR NOT NULL,          -- a prompt of the pool
-    strategy VARCHAR NOT NULL,           -- influence, learnability, pass_rate, random, all
+    strategy VARCHAR NOT NULL,           -- influence, relevance, learnability, pass_rate, random, all
     score DOUBLE NOT NULL,               -- what the strategy ranks by
     rank INTEGER NOT NULL,               -- 1 is taken first
     selected BOOLEAN NOT NULL,           -- whether the stage practises on it

@@ -419,7 +419,7 @@ SELECT
     chosen.prompt_id,                                -- a prompt of the pool
     prompts.data_source,                             -- of the prompt
     prompts.extra->>'kind' AS kind,                  -- of the prompt, where its data set says
-    chosen.strategy,                                 -- influence, learnability, pass_rate, random, all
+    chosen.strategy,                                 -- influence, relevance, learnability, pass_rate, random, all
     chosen.score,                                    -- what the strategy ranks by
     chosen.rank,                                     -- 1 is taken first
     chosen.selected,                                 -- whether the stage practises on it

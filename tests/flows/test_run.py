@@ -402,7 +402,6 @@ METHODS: dict[str, list[str]] = {
     "projected": ["influence={type: projected, keep_ratio: 0.5, dimension: 64}"],
     "relevance": ["selection={type: relevance, alpha: 0.4}"],
     "learnability": ["selection={type: learnability, alpha: 0.4}"],
-    "pass_rate": ["selection={type: pass_rate, alpha: 0.4, target: 0.25}"],
     "random": ["selection={type: random, alpha: 0.4}"],
     "all, uniform": ["selection={type: all}", "train.sampler={type: uniform}", "train.loss.kl_coefficient=0.1"],
 }
