@@ -23,7 +23,7 @@ from pipeline_lib.config import (
 )
 from pipeline_lib.influence.scores import InfluenceScores
 from pipeline_lib.selection import Candidates, select
-from pipeline_lib.selection.ranks import descending_ranks
+from pipeline_lib.selection.ranks import ranks_by_set
 
 ALPHA = 0.1
 
@@ -92,8 +92,7 @@ class Arm:
         rank_NV = None
         if measured is not None:
             assert list(measured.scores.prompt_ids) == list(prompt_ids)
-            ids = np.array(prompt_ids)
-            rank_NV = np.stack([descending_ranks(value_N, ids) for value_N in self._values(measured, p).T], axis=1)
+            rank_NV = ranks_by_set(self._values(measured, p), np.array(prompt_ids))
         sets: Sequence[str] = () if measured is None else measured.scores.validation_sets
         if relevance_NV is not None:
             sets = [str(j) for j in range(relevance_NV.shape[1])]

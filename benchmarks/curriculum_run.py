@@ -111,7 +111,7 @@ class Curriculum:
         return groups
 
     def relevance(self) -> np.ndarray:
-        """[N, V] of the pool, in its order. Half of the blocks run, once over each prompt: counted as whole passes."""
+        """[N, V] of the pool, in its order. It costs a forward pass over each prompt."""
         with self.cost.timed():
             tables = relevances(
                 self.policy,

@@ -52,16 +52,19 @@ class Background:
     @classmethod
     def of(cls, states: States) -> Background:
         coefficients_2D = np.linalg.lstsq(_one_and_length(states), states.mean_ND, rcond=None)[0]
-        rest_ND = states.mean_ND - _one_and_length(states) @ coefficients_2D
-        deviation_D = rest_ND.std(axis=0)
+        deviation_D = _rest(states, coefficients_2D).std(axis=0)
         scale_D = np.abs(states.mean_ND).max(axis=0)
         return cls(coefficients_2D, np.where(deviation_D > 1e-9 * scale_D, deviation_D, np.inf))
 
     def directions(self, states: States) -> np.ndarray:
         """[N, D] of length 1; a state that is all background is 0."""
-        z_ND = (states.mean_ND - _one_and_length(states) @ self.coefficients_2D) / self.deviation_D
+        z_ND = _rest(states, self.coefficients_2D) / self.deviation_D
         length_N1 = np.linalg.norm(z_ND, axis=1, keepdims=True)
         return np.divide(z_ND, length_N1, out=np.zeros_like(z_ND), where=length_N1 > 0)
+
+
+def _rest(states: States, coefficients_2D: np.ndarray) -> np.ndarray:
+    return states.mean_ND - _one_and_length(states) @ coefficients_2D
 
 
 def _one_and_length(states: States) -> np.ndarray:

@@ -94,6 +94,12 @@ def set_members(warehouse: Warehouse, ingested: Done, split: Split) -> dict[str,
     return members
 
 
+def load_sets(warehouse: Warehouse, ingested: Done, split: Split) -> dict[str, list[Prompt]]:
+    """The prompts of each set of a split, in the order of their first rows."""
+    prompts = {prompt.prompt_id: prompt for prompt in load_prompts(warehouse, ingested, split)}
+    return {name: [prompts[i] for i in ids] for name, ids in set_members(warehouse, ingested, split).items()}
+
+
 def _counts(warehouse: Warehouse, fingerprint: str) -> tuple[int, int]:
     """How many rows of prompt_sources and prompt_rejects are there."""
     row = warehouse.query(COUNTS, [fingerprint]).to_pylist()[0]

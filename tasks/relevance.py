@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from tasks.prompt_rows import load_prompts, set_members
+from tasks.prompt_rows import load_prompts, load_sets
 from tasks.step import Done, Step, Work, Workshop
 
 
@@ -31,9 +31,7 @@ class Relate(Step):
         from pipeline_lib.relevance import relevances
 
         pool = load_prompts(at.warehouse, self.ingest, "train")
-        held_out = {prompt.prompt_id: prompt for prompt in load_prompts(at.warehouse, self.ingest, "validation")}
-        members = set_members(at.warehouse, self.ingest, "validation")
-        validation = {name: [held_out[i] for i in ids] for name, ids in members.items()}
+        validation = load_sets(at.warehouse, self.ingest, "validation")
         at.reporter.start(self.label, len(pool) + sum(map(len, validation.values())), "prompts")
         policy = load_policy(
             self.policy.outputs["path"],

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tasks.prompt_rows import load_prompts, set_members
+from tasks.prompt_rows import load_prompts, load_sets
 from tasks.step import Done, Step, Work, Workshop
 
 
@@ -32,8 +32,6 @@ class Similarity(Step):
 
         at.reporter.start(self.label, None, "")
         pool = load_prompts(at.warehouse, self.ingest, "train")
-        held_out = {prompt.prompt_id: prompt for prompt in load_prompts(at.warehouse, self.ingest, "validation")}
-        members = set_members(at.warehouse, self.ingest, "validation")
-        validation = {name: [held_out[i] for i in ids] for name, ids in members.items()}
+        validation = load_sets(at.warehouse, self.ingest, "validation")
         table = similarities(pool, validation, self.model, device=resolve_device(self.run.device))
         return Work({"n_prompts": len(pool)}, {"similarities": table})

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from pipeline_lib.selection.ranks import descending_ranks
+from pipeline_lib.selection.ranks import ranks_by_set
 
 _COLUMNS: dict[str, pa.DataType] = {
     "prompt_id": pa.string(),
@@ -49,8 +49,7 @@ class InfluenceScores:
 
     def ranks(self) -> np.ndarray:
         """[N, V]: 1 is the highest cosine with that set; ties go by prompt_id."""
-        ids = np.array(self.prompt_ids)
-        return np.stack([descending_ranks(column_N, ids) for column_N in self.cosine.T], axis=1)
+        return ranks_by_set(self.cosine, np.array(self.prompt_ids))
 
     def to_table(
         self, estimator: Literal["exact", "projected", "cascade"] = "exact", *, ranks_after: int = 0

@@ -13,9 +13,9 @@ class Candidates:
     """One entry for each prompt of the pool, in any order.
 
     `pass_rate` and `n` are the latest known (nan and 0 when never graded), `tokens` the mean length of the latest
-    completions; `outcome` and `has_signal` are
-    those of the rollouts that it was scored with. `rank_NV`, by influence on each validation set, 1 the highest, is
-    None until influence has been scored, `relevance_NV` (0..1) until the pool has been compared with the sets.
+    completions; `outcome` and `has_signal` are those of the rollouts that it was scored with. `rank_NV`, by influence
+    on each validation set, 1 the highest, is None until influence has been scored, `relevance_NV` (0..1) until the pool
+    has been compared with the sets.
     """
 
     prompt_ids: np.ndarray

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline_lib.config import InfluenceSelection
 from pipeline_lib.selection.candidates import Candidates
-from pipeline_lib.selection.strategy import Scored, Seed, joined
+from pipeline_lib.selection.strategy import Scored, Seed, best_set_words, no_gradient_words
 from pipeline_lib.selection.top_alpha import number_kept
 
 
@@ -40,15 +38,3 @@ def score_influence(config: InfluenceSelection, candidates: Candidates, seed: Se
         best_set_words(candidates, rank_NV),
         no_gradient_words(candidates),
     )
-
-
-def best_set_words(candidates: Candidates, rank_NV: np.ndarray) -> pa.StringArray:
-    best_set = pa.array(list(candidates.validation_sets), pa.string()).take(pa.array(rank_NV.argmin(axis=1)))
-    return joined("best on ", best_set, " (rank ", pa.array(rank_NV.min(axis=1)).cast(pa.string()), ")")
-
-
-def no_gradient_words(candidates: Candidates) -> pa.StringArray:
-    outcome = pa.array(candidates.outcome, pa.string())
-    kind = pc.if_else(pc.equal(outcome, "ungraded"), "nothing graded", "zero-variance")
-    has_signal = pa.array(candidates.has_signal.astype(bool))
-    return pc.if_else(has_signal, pa.scalar(None, pa.string()), joined(kind, " offline (", outcome, "): no gradient"))

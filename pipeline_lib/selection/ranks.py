@@ -19,3 +19,8 @@ def descending_ranks(values: np.ndarray, prompt_ids: np.ndarray) -> np.ndarray:
     ranks = np.empty(len(values), dtype=np.int64)
     ranks[descending_order(values, prompt_ids)] = np.arange(1, len(values) + 1)
     return ranks
+
+
+def ranks_by_set(values_NV: np.ndarray, prompt_ids: np.ndarray) -> np.ndarray:
+    """[N, V] ranks of the N prompts on each of V sets."""
+    return np.stack([descending_ranks(values_N, prompt_ids) for values_N in values_NV.T], axis=1)

@@ -6,9 +6,16 @@ import numpy as np
 
 from pipeline_lib.config import RelevanceSelection
 from pipeline_lib.selection.candidates import Candidates
-from pipeline_lib.selection.influence import best_set_words, no_gradient_words, reciprocal_rank_fusion
-from pipeline_lib.selection.ranks import descending_ranks
-from pipeline_lib.selection.strategy import Scored, Seed, joined, pass_rate_words
+from pipeline_lib.selection.influence import reciprocal_rank_fusion
+from pipeline_lib.selection.ranks import ranks_by_set
+from pipeline_lib.selection.strategy import (
+    Scored,
+    Seed,
+    best_set_words,
+    joined,
+    no_gradient_words,
+    pass_rate_words,
+)
 
 
 def expected_gain(pass_rate_N: np.ndarray, n_N: np.ndarray, horizon: float) -> np.ndarray:
@@ -31,11 +38,15 @@ def score_relevance(config: RelevanceSelection, candidates: Candidates, seed: Se
     it is kept only where fewer prompts than wanted have.
     """
     relevance_NV = candidates.relevance_NV
-    assert relevance_NV is not None
+    if relevance_NV is None:
+        raise ValueError(
+            "selection.type=relevance needs the pool compared with the validation sets, and these candidates carry no "
+            "relevance; run the relevance step first, or select by learnability, pass_rate, random or all"
+        )
     gain_N = expected_gain(candidates.pass_rate, candidates.n, config.horizon) * candidates.has_signal
     cost_N = np.maximum(candidates.tokens, 1.0) if config.per_token else np.ones(len(candidates))
     value_NV = relevance_NV * (gain_N / cost_N)[:, None]
-    rank_NV = np.stack([descending_ranks(value_N, candidates.prompt_ids) for value_N in value_NV.T], axis=1)
+    rank_NV = ranks_by_set(value_NV, candidates.prompt_ids)
     return Scored(
         reciprocal_rank_fusion(rank_NV, config.rrf_k),
         joined(best_set_words(candidates, rank_NV), ", ", pass_rate_words(candidates)),

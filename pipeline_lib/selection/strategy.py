@@ -46,3 +46,15 @@ def pass_rate_words(candidates: Candidates) -> pa.StringArray:
 def unknown_pass_rate_words(candidates: Candidates) -> pa.StringArray:
     unknown = pa.array(np.isnan(candidates.pass_rate))
     return pc.if_else(unknown, "pass rate unknown: ranked last", pa.scalar(None, pa.string()))
+
+
+def best_set_words(candidates: Candidates, rank_NV: np.ndarray) -> pa.StringArray:
+    best_set = pa.array(list(candidates.validation_sets), pa.string()).take(pa.array(rank_NV.argmin(axis=1)))
+    return joined("best on ", best_set, " (rank ", pa.array(rank_NV.min(axis=1)).cast(pa.string()), ")")
+
+
+def no_gradient_words(candidates: Candidates) -> pa.StringArray:
+    outcome = pa.array(candidates.outcome, pa.string())
+    kind = pc.if_else(pc.equal(outcome, "ungraded"), "nothing graded", "zero-variance")
+    has_signal = pa.array(candidates.has_signal.astype(bool))
+    return pc.if_else(has_signal, pa.scalar(None, pa.string()), joined(kind, " offline (", outcome, "): no gradient"))

@@ -20,12 +20,8 @@ from pipeline_lib.config import (
 )
 from pipeline_lib.selection import SELECTION_SCHEMA, STRATEGIES, Candidates, number_kept, select
 from pipeline_lib.selection.influence import reciprocal_rank_fusion
-from pipeline_lib.selection.ranks import descending_ranks
+from pipeline_lib.selection.ranks import ranks_by_set
 from pipeline_lib.selection.relevance import expected_gain
-
-
-def ranks_of(cosine_NV: np.ndarray, prompt_ids: np.ndarray) -> np.ndarray:
-    return np.stack([descending_ranks(column, prompt_ids) for column in cosine_NV.T], axis=1)
 
 
 def candidates(
@@ -44,7 +40,7 @@ def candidates(
         tokens=np.array(tokens if tokens is not None else [20.0] * len(prompt_ids)),
         outcome=np.select([np.isnan(rate), rate == 0, rate == 1], ["ungraded", "all_wrong", "all_right"], "mixed"),
         has_signal=(rate > 0) & (rate < 1),
-        rank_NV=None if cosine is None else ranks_of(np.array(cosine), np.array(prompt_ids)),
+        rank_NV=None if cosine is None else ranks_by_set(np.array(cosine), np.array(prompt_ids)),
         relevance_NV=None if relevance is None else np.array(relevance),
         validation_sets=sets,
     )
@@ -133,6 +129,8 @@ def test_the_same_ranks_on_different_sets_tie_exactly() -> None:
 def test_influence_without_scores_says_what_to_do() -> None:
     with pytest.raises(ValueError, match=r"needs influence scores.*run the score step first"):
         select(InfluenceSelection(), candidates(["a"]), 0)
+    with pytest.raises(ValueError, match=r"carry no relevance.*run the relevance step first"):
+        select(RelevanceSelection(), candidates(["a"]), 0)
 
 
 def test_learnability_and_pass_rate_by_hand() -> None:
@@ -277,7 +275,7 @@ def test_fusion_of_a_large_pool_is_vectorised() -> None:
     values_NV = np.random.default_rng(0).standard_normal((N, 5))
     ids = np.array([f"{i:016x}" for i in range(N)])
     started = time.process_time()
-    ranks_NV = np.stack([descending_ranks(column, ids) for column in values_NV.T], axis=1)
+    ranks_NV = ranks_by_set(values_NV, ids)
     score = reciprocal_rank_fusion(ranks_NV, 0.0)
     assert time.process_time() - started < 10
     assert score.shape == (N,)
