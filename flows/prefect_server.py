@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from urllib.error import HTTPError
 
 from flows.child_process import Child
 from tasks.errors import ServerGone, StepFailed
@@ -97,9 +98,10 @@ class LocalServer:
     def raise_if_gone(self, error: Exception) -> None:
         """Raises ServerGone where the server does not answer, which `error` then follows from."""
         if self._server is None:
-            url = os.environ["PREFECT_API_URL"].removesuffix("/api")
-            if not answers(url):
-                raise ServerGone(f"Prefect's server at {url} does not answer; is it running?") from error
+            url = os.environ["PREFECT_API_URL"]
+            if not _somebody_answers(f"{url}/health"):
+                server = f"Prefect's server at {url.removesuffix('/api')}"
+                raise ServerGone(f"{server} does not answer; is it running? What failed is: {error}") from error
         elif not self._server.is_running:
             raise ServerGone(
                 f"Prefect's own server has ended; its log {self._server.log} ends with:\n{self._server.log_tail()}"
@@ -118,6 +120,17 @@ def answers(url: str) -> bool:
             return True
     except OSError:
         return False
+
+
+def _somebody_answers(url: str) -> bool:
+    """Be it with a refusal: that is no server which is gone."""
+    try:
+        urllib.request.urlopen(url, timeout=5).close()
+    except HTTPError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def free_port() -> int:

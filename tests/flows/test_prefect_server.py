@@ -6,13 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 from flow_cases import environment, processes_marked, rlsift, wait_until, write_config
 
 from flows.prefect_server import LocalServer, _home_of_its_own, free_port
+from tasks.errors import ServerGone, StepFailed
 
 
 def test_two_runs_of_one_root_have_a_home_each_and_a_free_one_is_used_again(tmp_path: Path) -> None:
@@ -38,6 +41,26 @@ def test_a_server_that_does_not_answer_is_told_of_in_words(tmp_path: Path) -> No
     assert answer.returncode == 1
     assert f"error: Prefect's server at {nobody.removesuffix('/api')} does not answer" in answer.stderr
     assert "the same command goes on from here" in answer.stderr and "Traceback" not in answer.stderr
+
+
+class Refuses(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_error(401)
+
+
+def test_a_server_that_refuses_is_not_gone_and_what_failed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = StepFailed("out of memory")
+    with HTTPServer(("127.0.0.1", 0), Refuses) as refusing:
+        threading.Thread(target=refusing.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{refusing.server_port}/api/accounts/a/workspaces/b"
+        monkeypatch.setattr(os, "environ", {"PREFECT_API_URL": url})
+        server = LocalServer(tmp_path)
+        server.raise_if_gone(failed)
+        refusing.shutdown()
+    with pytest.raises(ServerGone, match=r"does not answer.*out of memory"):
+        server.raise_if_gone(failed)
 
 
 LOSES_ITS_SERVER = """
