@@ -50,7 +50,7 @@ def run_all(arguments: argparse.Namespace) -> None:
     numbers = [f"--{name}={getattr(arguments, name)}" for name in ("stages", "steps", "pool")]
     while waiting or running:
         # The rollouts that all arms of a pool begin with are made by the first that wants them.
-        busy = {(world, seed) for world, _, seed in running}
+        busy = {(world, seed) for world, _, seed in running if not (root / f"{world}-{seed}" / "pool.seconds").exists()}
         free = next((job for job in waiting if (job[0], job[2]) not in busy), None)
         if free is not None and len(running) < arguments.processes:
             waiting.remove(free)

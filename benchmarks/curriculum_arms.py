@@ -22,7 +22,7 @@ from pipeline_lib.config import (
     UniformSampler,
 )
 from pipeline_lib.influence.scores import InfluenceScores
-from pipeline_lib.selection import Candidates, select
+from pipeline_lib.selection import Candidates, Likeness, select
 from pipeline_lib.selection.ranks import ranks_by_set
 
 ALPHA = 0.1
@@ -52,6 +52,11 @@ class Arm:
     """Whether each stage is scored by its own starting policy, or all by the first."""
     screen: float | None = None
     """Influence is asked only of the top screen·α by p(1-p); None asks it of all."""
+    rolled_out: tuple[int | None, int] = (None, 8)
+    """How many prompts before the first stage, drawn at random, and how often each; None is all."""
+    prompts_per_step: int = 32
+    oracle: bool = False
+    """Told which prompts are of the kinds asked for and have their right golds."""
 
     @property
     def collects(self) -> bool:
@@ -81,10 +86,11 @@ class Arm:
         signal: Collection[str] = (),
         tokens: Mapping[str, float] = MappingProxyType({}),
         measured: Measured | None = None,
-        relevance_NV: np.ndarray | None = None,
+        likeness: Likeness | None = None,
     ) -> list[str]:
-        """`prompt_ids` are those that there are to choose from, `measured` and `relevance_NV` are of them; `signal` has
-        those whose first rollouts differed, `tokens` the newest mean length of completions."""
+        """`prompt_ids` are those that there are to choose from, `measured` and `likeness` are of them; `signal` has
+        those whose first rollouts differed, or newest ones for `likeness`, `tokens` the newest mean length of
+        completions."""
         n = np.array([pass_rate[i][0] for i in prompt_ids])
         right = np.array([pass_rate[i][1] for i in prompt_ids])
         p = np.divide(right, n, out=np.full(len(n), np.nan), where=n > 0)
@@ -94,8 +100,8 @@ class Arm:
             assert list(measured.scores.prompt_ids) == list(prompt_ids)
             rank_NV = ranks_by_set(self._values(measured, p), np.array(prompt_ids))
         sets: Sequence[str] = () if measured is None else measured.scores.validation_sets
-        if relevance_NV is not None:
-            sets = [str(j) for j in range(relevance_NV.shape[1])]
+        if likeness is not None:
+            sets = [str(j) for j in range(likeness.relevance_NV.shape[1])]
         candidates = Candidates(
             prompt_ids=np.array(prompt_ids, dtype=object),
             pass_rate=p,
@@ -104,7 +110,7 @@ class Arm:
             outcome=np.where(mixed, "mixed", "all_wrong"),
             has_signal=mixed,
             rank_NV=rank_NV,
-            relevance_NV=relevance_NV,
+            likeness=likeness,
             validation_sets=sets,
         )
         share = min(1.0, ALPHA * len(pass_rate) / len(prompt_ids))
@@ -124,6 +130,8 @@ class Arm:
                 return measured.scores.cosine * np.sqrt(p_N * (1 - p_N))[:, None]
 
 
+RELEVANCE = RelevanceSelection()
+FEW = (128, 4)
 INFLUENCE = InfluenceSelection(alpha=ALPHA)
 
 ARMS: dict[str, Arm] = {
@@ -133,9 +141,14 @@ ARMS: dict[str, Arm] = {
     "pass rate": Arm(PassRateSelection(alpha=ALPHA)),
     "learnability": Arm(LearnabilitySelection(alpha=ALPHA)),
     "learnability posterior": Arm(LearnabilitySelection(alpha=ALPHA), PosteriorSampler()),
-    "relevance": Arm(RelevanceSelection(alpha=ALPHA)),
-    "relevance per completion": Arm(RelevanceSelection(alpha=ALPHA, per_token=False)),
-    "relevance posterior": Arm(RelevanceSelection(alpha=ALPHA), PosteriorSampler()),
+    "relevance": Arm(RELEVANCE, rolled_out=FEW),
+    "relevance of all": Arm(RELEVANCE),
+    "relevance per completion": Arm(RelevanceSelection(per_token=False), rolled_out=FEW),
+    "relevance posterior": Arm(RELEVANCE, PosteriorSampler(), rolled_out=FEW),
+    "full 16": Arm(AllSelection(), prompts_per_step=16),
+    "learnability 16": Arm(LearnabilitySelection(alpha=ALPHA), prompts_per_step=16),
+    "relevance 16": Arm(RELEVANCE, rolled_out=FEW, prompts_per_step=16),
+    "oracle 16": Arm(AllSelection(), prompts_per_step=16, oracle=True),
     "cosine": Arm(INFLUENCE, geometry="euclidean"),
     "cosine static": Arm(INFLUENCE, geometry="euclidean", rescored=False),
     "dot": Arm(INFLUENCE, geometry="euclidean", by="dot"),

@@ -8,8 +8,9 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -33,10 +34,10 @@ from pipeline_lib.relevance import relevances
 from pipeline_lib.rewards.grader import Grader
 from pipeline_lib.rollout import Rollout, SamplingParams, TransformersEngine, groups_to_table, read_groups, roll_out
 from pipeline_lib.sampling import Observation, make_sampler
+from pipeline_lib.selection import Likeness
 
 K, VALIDATION_K, ANSWERS = 8, 16, 4
 VALIDATION, EVALUATION = 30, 160
-PROMPTS_PER_STEP = 32
 LEARNING_RATE = 2e-4
 EVALUATE_EVERY = 5
 GENERATED, SCORED, TRAINED = 1.0, 3.0, 3.0
@@ -99,41 +100,55 @@ class Curriculum:
             BUILTIN_DIRECTORY, device=torch.device("cpu"), dtype=torch.float32, trainable=True
         )
 
+    def is_asked_for(self, prompt_id: str) -> bool:
+        """Whether the prompt is of a kind that a validation set asks, and its gold the right one."""
+        kinds = {kind for kinds, _ in self.world.targets.values() for kind in kinds}
+        return prompt_id not in self.prompts.wrong and self.by_id[prompt_id].extra["kind"] in kinds
+
     def roll(self, prompts: Sequence[Prompt], samples: int, seed: int) -> Rollout:
         params = SamplingParams.of(self.world.generation, samples)
         return roll_out(self.policy, TransformersEngine(self.policy), self._grader.grade, prompts, params, seed)
 
-    def collected(self) -> list[RolloutGroup]:
-        """K rollouts of each prompt of the pool, of the policy that all begin with; made once for all arms."""
-        groups = self._kept("pool", self.prompts.pool, K, 10 * self.seed + 1)
+    def collected(self, n_prompts: int | None, samples: int) -> list[RolloutGroup]:
+        """Rollouts of the policy that all begin with, of prompts drawn at random; made once for all arms."""
+        made = self._kept("pool", self.prompts.pool, K, 10 * self.seed + 1)
+        drawn = made if n_prompts is None else Random(self.seed).sample(made, n_prompts)
+        groups = [replace(group, trajectories=group.trajectories[:samples]) for group in drawn]
+        self._spend("pool", generated_tokens(groups), generated_tokens(made))
         self.observe(groups)
         self.signal = frozenset(group.prompt_id for group in groups if group.has_signal)
         return groups
 
-    def relevance(self) -> np.ndarray:
-        """[N, V] of the pool, in its order. It costs a forward pass over each prompt."""
+    def relevance(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """[N, V], states [N, D] and lengths of the pool, in its order. It costs a forward pass over each prompt."""
         with self.cost.timed():
-            tables = relevances(
+            pieces = relevances(
                 self.policy,
                 self.prompts.pool,
                 self.prompts.validation,
                 tokens_per_batch=16384,
                 progress=lambda _: None,
             )
-            rows = pa.concat_tables(tables).to_pylist()
-        found = {(row["prompt_id"], row["validation_set"]): row["relevance"] for row in rows}
+            compared, kept = map(pa.concat_tables, zip(*pieces, strict=True))
+        found = {(row["prompt_id"], row["validation_set"]): row["relevance"] for row in compared.to_pylist()}
+        states = {row["prompt_id"]: row for row in kept.to_pylist()}
         read = [*self.prompts.pool, *(p for prompts in self.prompts.validation.values() for p in prompts)]
         self.cost.add("score", GENERATED * sum(len(self.policy.encode(prompt.messages)) for prompt in read))
-        return np.array([[found[i, name] for name in self.prompts.validation] for i in self.by_id])
+        return (
+            np.array([[found[i, name] for name in self.prompts.validation] for i in self.by_id]),
+            np.array([states[i]["state"] for i in self.by_id]),
+            np.array([states[i]["n_tokens"] for i in self.by_id]),
+        )
 
     def validation(self) -> dict[str, list[RolloutGroup]]:
-        return {
-            name: self._kept(name, prompts, VALIDATION_K, 10 * self.seed + number)
-            for number, (name, prompts) in enumerate(self.prompts.validation.items(), start=2)
-        }
+        groups = {}
+        for number, (name, prompts) in enumerate(self.prompts.validation.items(), start=2):
+            groups[name] = self._kept(name, prompts, VALIDATION_K, 10 * self.seed + number)
+            self._spend(name, generated_tokens(groups[name]), generated_tokens(groups[name]))
+        return groups
 
     def _kept(self, name: str, prompts: Sequence[Prompt], samples: int, seed: int) -> list[RolloutGroup]:
-        """Rollouts that every arm begins with. Their cost is each arm's, whoever has made them."""
+        """Rollouts that every arm begins with."""
         path, seconds = self.directory / f"{name}.parquet", self.directory / f"{name}.seconds"
         if not seconds.exists():
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -141,10 +156,12 @@ class Curriculum:
             with made.timed():
                 write_parquet(path, groups_to_table(self.roll(prompts, samples, seed).groups))
             write_text(seconds, str(made.seconds))
-        self.cost.seconds += float(seconds.read_text())
-        groups = read_groups(path)
-        self.cost.add("collect", GENERATED * generated_tokens(groups))
-        return groups
+        return read_groups(path)
+
+    def _spend(self, name: str, tokens: int, of: int) -> None:
+        """The cost of kept rollouts, or of a part of them, is each arm's that uses them, whoever has made them."""
+        self.cost.seconds += float((self.directory / f"{name}.seconds").read_text()) * tokens / of
+        self.cost.add("collect", GENERATED * tokens)
 
     def observe(self, groups: Sequence[RolloutGroup]) -> None:
         self.pass_rate |= {g.prompt_id: (len(g.graded), g.n_correct) for g in groups if g.graded}
@@ -168,7 +185,7 @@ class Curriculum:
     def train(self, selected: Sequence[str], arm: Arm, steps: int, stage: int, directory: Path) -> None:
         config = Train(
             steps=steps,
-            prompts_per_step=PROMPTS_PER_STEP,
+            prompts_per_step=arm.prompts_per_step,
             group_size=K,
             learning_rate=LEARNING_RATE,
             sampler=arm.sampler,
@@ -238,9 +255,10 @@ def run(
     with Grader() as grader:
         curriculum = Curriculum(root, world, seed, pool_size, grader)
         curriculum.measure(0.0)
-        pool = curriculum.collected() if arm.collects else []
+        pool = curriculum.collected(*arm.rolled_out) if arm.collects else []
         validation = curriculum.validation() if arm.geometry else {}
-        relevance_NV = curriculum.relevance() if arm.relates else None
+        read = curriculum.relevance() if arm.relates else None
+        newest = pool
         measured: Measured | None = None
         asked = list(curriculum.by_id)
         told: list[dict[str, float]] = []
@@ -250,21 +268,28 @@ def run(
                 wanted = set(asked)
                 of_asked = [group for group in pool if group.prompt_id in wanted]
                 measured = curriculum.scores(of_asked, validation, adam=arm.geometry == "adam")
+            signal, likeness = curriculum.signal, None
             with curriculum.cost.timed():
+                if read is not None:
+                    fresh = {group.prompt_id for group in newest if group.graded}
+                    signal = frozenset(i for i in fresh if 0 < curriculum.pass_rate[i][1] < curriculum.pass_rate[i][0])
+                    likeness = Likeness(*read, np.array([i in fresh for i in asked]))
                 selected = arm.select(
                     asked,
                     curriculum.pass_rate,
                     (seed, stage),
-                    signal=curriculum.signal,
+                    signal=signal,
                     tokens=curriculum.tokens,
                     measured=measured,
-                    relevance_NV=relevance_NV,
+                    likeness=likeness,
                 )
+            if arm.oracle:
+                selected = [i for i in selected if curriculum.is_asked_for(i)]
             directory = root / "stages" / f"{result_path(root, world, name, seed).stem}-{stage}"
             # What a killed run has left would be resumed, and the cost of it never counted.
             shutil.rmtree(directory, ignore_errors=True)
             curriculum.train(selected, arm, steps, stage, directory)
-            groups = curriculum.rolled_out
+            groups = newest = curriculum.rolled_out
             told.append(
                 {
                     "selected": len(selected),

@@ -94,6 +94,7 @@ class Filling:
                 "rank": (self.rng.permutation(self.n_prompts) + 1).astype(np.int32),
                 "selected": taken,
                 "reason": np.where(taken, "top_alpha", "below_alpha"),
+                "pass_rate": self.rng.integers(0, GROUP_SIZE + 1, self.n_prompts) / GROUP_SIZE,
             }
         )
 

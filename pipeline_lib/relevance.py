@@ -26,6 +26,9 @@ RELEVANCE_SCHEMA = pa.schema(
         "relevance": pa.float64(),
     }
 )
+STATES_SCHEMA = pa.schema({"prompt_id": pa.string(), "n_tokens": pa.int32(), "state": pa.list_(pa.float32())})
+LEADING = 64
+"""Dimensions of a state that is kept: more than a few hundred rollouts can tell apart."""
 SAMPLE = 4096
 """Prompts of the pool that say what is usual in it."""
 
@@ -56,11 +59,15 @@ class Background:
         scale_D = np.abs(states.mean_ND).max(axis=0)
         return cls(coefficients_2D, np.where(deviation_D > 1e-9 * scale_D, deviation_D, np.inf))
 
-    def directions(self, states: States) -> np.ndarray:
-        """[N, D] of length 1; a state that is all background is 0."""
-        z_ND = _rest(states, self.coefficients_2D) / self.deviation_D
-        length_N1 = np.linalg.norm(z_ND, axis=1, keepdims=True)
-        return np.divide(z_ND, length_N1, out=np.zeros_like(z_ND), where=length_N1 > 0)
+    def scaled(self, states: States) -> np.ndarray:
+        """[N, D] what is no background, of deviation 1 in each dimension."""
+        return _rest(states, self.coefficients_2D) / self.deviation_D
+
+
+def directions(scaled_ND: np.ndarray) -> np.ndarray:
+    """[N, D] of length 1; a state that is all background is 0."""
+    length_N1 = np.linalg.norm(scaled_ND, axis=1, keepdims=True)
+    return np.divide(scaled_ND, length_N1, out=np.zeros_like(scaled_ND), where=length_N1 > 0)
 
 
 def _rest(states: States, coefficients_2D: np.ndarray) -> np.ndarray:
@@ -113,8 +120,12 @@ def relevances(
     *,
     tokens_per_batch: int,
     progress: Callable[[int], None],
-) -> Iterator[pa.Table]:
-    """Rows of RELEVANCE_SCHEMA for SAMPLE prompts of the pool at a time. `progress` is told how many more are read."""
+) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Rows of RELEVANCE_SCHEMA and of STATES_SCHEMA for SAMPLE prompts of the pool at a time.
+
+    A kept state is along the LEADING principal directions of the first SAMPLE, strongest first. `progress` is told how
+    many more prompts are read.
+    """
 
     def read(prompts: Sequence[Prompt]) -> States:
         states = prompt_states(policy, prompts, tokens_per_batch=tokens_per_batch)
@@ -126,19 +137,35 @@ def relevances(
     sample = [pool[i] for i in by_id[:SAMPLE]]
     first = read(sample)
     background = Background.of(first)
-    kinds = {name: Kind.of(background.directions(read(prompts))) for name, prompts in validation.items()}
-    yield from _rows(sample, background.directions(first), kinds)
+    kinds = {name: Kind.of(directions(background.scaled(read(prompts)))) for name, prompts in validation.items()}
+    leading_LD = np.linalg.svd(background.scaled(first), full_matrices=False)[2][:LEADING]
+    yield _rows(sample, background.scaled(first), kinds), _kept(sample, first, background, leading_LD)
     for start in range(SAMPLE, len(pool), SAMPLE):
         prompts = [pool[i] for i in by_id[start : start + SAMPLE]]
-        yield from _rows(prompts, background.directions(read(prompts)), kinds)
+        states = read(prompts)
+        yield _rows(prompts, background.scaled(states), kinds), _kept(prompts, states, background, leading_LD)
 
 
-def _rows(prompts: Sequence[Prompt], directions_ND: np.ndarray, kinds: Mapping[str, Kind]) -> Iterator[pa.Table]:
+def _rows(prompts: Sequence[Prompt], scaled_ND: np.ndarray, kinds: Mapping[str, Kind]) -> pa.Table:
     ids = pa.array([prompt.prompt_id for prompt in prompts], pa.string())
+    tables = []
     for name, kind in kinds.items():
-        cosine_N = kind.cosine(directions_ND)
+        cosine_N = kind.cosine(directions(scaled_ND))
         columns = [ids, pa.repeat(name, len(prompts)), pa.array(cosine_N), pa.array(kind.relevance(cosine_N))]
-        yield pa.table(columns, schema=RELEVANCE_SCHEMA)
+        tables.append(pa.table(columns, schema=RELEVANCE_SCHEMA))
+    return pa.concat_tables(tables)
+
+
+def _kept(prompts: Sequence[Prompt], states: States, background: Background, leading_LD: np.ndarray) -> pa.Table:
+    kept_NL = background.scaled(states) @ leading_LD.T
+    return pa.table(
+        {
+            "prompt_id": [prompt.prompt_id for prompt in prompts],
+            "n_tokens": states.n_tokens_N,
+            "state": list(kept_NL.astype(np.float32)),
+        },
+        schema=STATES_SCHEMA,
+    )
 
 
 @torch.no_grad()

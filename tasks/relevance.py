@@ -1,4 +1,6 @@
-"""How far each prompt of the pool is of the kind that a validation set asks. Once a run, by its initial policy."""
+"""What the policy makes of each prompt by reading it, and how far that is of the kind that a validation set asks.
+
+Once a run, by its initial policy."""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from tasks.step import Done, Step, Work, Workshop
 @dataclass(frozen=True)
 class Relate(Step):
     name: ClassVar[str] = "relevance"
+    contract: ClassVar[int] = 2  # states are kept
 
     ingest: Done
     policy: Done
@@ -38,7 +41,8 @@ class Relate(Step):
             device=resolve_device(self.run.device),
             dtype=getattr(torch, self.run.dtype),
         )
-        tables = relevances(
+        pieces = relevances(
             policy, pool, validation, tokens_per_batch=self.run.scoring_tokens, progress=at.reporter.advance
         )
-        return Work({"n_prompts": len(pool)}, {"relevances": pa.concat_tables(tables)})
+        compared, states = map(pa.concat_tables, zip(*pieces, strict=True))
+        return Work({"n_prompts": len(pool)}, {"relevances": compared, "prompt_states": states})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -137,7 +138,7 @@ class RolloutStep(Step):
 
 @dataclass(frozen=True)
 class CollectTrain(RolloutStep):
-    """K completions of every prompt of the pool, from the initial policy."""
+    """K completions of the prompts of the pool, or of some drawn at random, from the initial policy."""
 
     name: ClassVar[str] = "rollouts_train"
     split = "train"
@@ -146,6 +147,17 @@ class CollectTrain(RolloutStep):
     @property
     def samples(self) -> int:
         return self.run.offline.samples
+
+    def settings(self) -> dict[str, Any]:
+        n = self.run.offline.prompts
+        return super().settings() | ({} if n is None else {"prompts": n})
+
+    def prompts(self, at: Workshop) -> Sequence[Prompt]:
+        pool = super().prompts(at)
+        n = self.run.offline.prompts
+        if n is None or n >= len(pool):
+            return pool
+        return [pool[i] for i in sorted(Random(self.seed("prompts")).sample(range(len(pool)), n))]
 
 
 @dataclass(frozen=True)

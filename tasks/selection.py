@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline_lib.config import RandomSelection
-from pipeline_lib.selection import Candidates, select
+from pipeline_lib.selection import Candidates, Likeness, select
 from tasks.prompt_rows import set_members
 from tasks.step import Done, Step, Work, Workshop, fingerprints
 
@@ -28,20 +28,32 @@ CANDIDATES = """
             coalesce(arg_max(last_graded_n, age), 0) AS n,
             arg_max(last_mean_length, age) AS tokens,
             arg_max(last_outcome, age) FILTER (collected) AS outcome,
-            arg_max(last_has_signal, age) FILTER (collected) AS has_signal
+            arg_max(last_has_signal, age) FILTER (collected) AS has_signal,
+            max(age) FILTER (last_pass_rate IS NOT NULL) = len($fingerprints) - 1 AS fresh
         FROM prompt_totals
         JOIN taken USING (fingerprint)
         GROUP BY prompt_id
     ),
+    pool AS (
+        SELECT DISTINCT prompt_id FROM prompt_sources WHERE fingerprint = $ingest AND split = 'train'
+    ),
     by_set AS (
         SELECT {columns} FROM {table} WHERE fingerprint = $by_set GROUP BY prompt_id
     )
-    FROM known LEFT JOIN by_set USING (prompt_id)
+    SELECT * REPLACE (
+        coalesce(n, 0) AS n,
+        coalesce(outcome, 'ungraded') AS outcome,
+        coalesce(has_signal, false) AS has_signal,
+        coalesce(fresh, false) AS fresh
+    )
+    FROM pool LEFT JOIN known USING (prompt_id) LEFT JOIN by_set USING (prompt_id)
 """
-"""$fingerprints are the steps that rolled the pool out, oldest first, $collected those of them that a score is from.
+"""$fingerprints are the steps that rolled the pool out, oldest first, $collected those of them that a score is from;
+fresh is what the last of them graded.
 
 Where a step graded nothing of a prompt, its rate is NULL, and arg_max passes it over.
 """
+STATES = "SELECT prompt_id, n_tokens, state FROM prompt_states WHERE fingerprint = $1"
 OF_SET = "any_value({value}) FILTER (validation_set = $sets[{j}]) AS set_{j}"
 
 
@@ -88,13 +100,16 @@ class Select(Step):
         pool = at.warehouse.query(
             CANDIDATES.format(columns=columns, table=table),
             {
+                "ingest": self.ingest.fingerprint,
                 "fingerprints": [done.fingerprint for done in self.history],
-                "collected": [done.fingerprint for done in self.rollouts_train],
+                "collected": [
+                    done.fingerprint for done in (self.rollouts_train if self.relevance is None else self.history)
+                ],
                 "by_set": by_set.fingerprint if by_set is not None else None,
                 **({"sets": sets} if sets else {}),
             },
         )
-        values_NV = np.column_stack([_complete(pool[f"set_{j}"]) for j in numbers]) if sets else None
+        values_NV = np.array([_complete(pool[f"set_{j}"]) for j in numbers]).reshape(len(sets), len(pool)).T
         return Candidates(
             prompt_ids=pool["prompt_id"].to_numpy(),
             pass_rate=pool["pass_rate"].to_numpy(),
@@ -103,9 +118,17 @@ class Select(Step):
             outcome=pool["outcome"].to_numpy(),
             has_signal=pool["has_signal"].to_numpy(),
             rank_NV=values_NV if self.score is not None else None,
-            relevance_NV=values_NV if self.score is None else None,
+            likeness=self._likeness(at, pool, values_NV) if self.relevance is not None else None,
             validation_sets=sets,
         )
+
+    def _likeness(self, at: Workshop, pool: pa.Table, relevance_NV: np.ndarray) -> Likeness:
+        assert self.relevance is not None
+        states = at.warehouse.query(STATES, [self.relevance.fingerprint])
+        rows = pc.index_in(pool["prompt_id"], states["prompt_id"].combine_chunks())
+        states = states.take(rows)
+        state_ND = pc.list_flatten(states["state"]).to_numpy().reshape(len(states), -1).astype(np.float64)
+        return Likeness(relevance_NV, state_ND, states["n_tokens"].to_numpy(), pool["fresh"].to_numpy())
 
 
 def _complete(column: pa.ChunkedArray) -> np.ndarray:

@@ -122,6 +122,10 @@ def test_a_section_that_leaves_out_its_type_is_of_the_default_one(config_file: P
             "influence={type: exact, cascade: {blocks: 1, trajectories: 4, keep: 1.0e+9}}",
             ["influence.cascade.keep=1000000000.0 times selection.alpha", "scored twice; lower keep"],
         ),
+        (
+            "offline.prompts=64",
+            ["offline.prompts=64: selection.type=influence ranks prompts by their rollouts", "select by relevance"],
+        ),
         ("tracking=[{type: board}]", ["tracking", "'board'", "tensorboard"]),
         ("tracking=[{type: wandb, mode: shared}]", ["tracking.0.mode = 'shared'", "'offline' or 'online'"]),
         ("task_runner={type: dask}", ["address=None and workers=None", "give the address of a scheduler, or how many"]),

@@ -15,7 +15,17 @@ from pipeline_lib.policy import Policy, load_policy
 from pipeline_lib.policy.materialise import BUILTIN_DIRECTORY
 from pipeline_lib.prompts.chains import read_chains
 from pipeline_lib.records import Prompt
-from pipeline_lib.relevance import RELEVANCE_SCHEMA, Background, Kind, States, prompt_states, relevances
+from pipeline_lib.relevance import (
+    LEADING,
+    RELEVANCE_SCHEMA,
+    STATES_SCHEMA,
+    Background,
+    Kind,
+    States,
+    directions,
+    prompt_states,
+    relevances,
+)
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +38,15 @@ def chains(kind: str, lengths: list[int], count: int, seed: int) -> list[Prompt]
     return [prompt for _, prompt in read_chains(source)]
 
 
+def read(policy: Policy, pool: list[Prompt], validation: dict[str, list[Prompt]]) -> tuple[pa.Table, pa.Table]:
+    pieces = relevances(policy, pool, validation, tokens_per_batch=512, progress=lambda _: None)
+    compared, states = map(pa.concat_tables, zip(*pieces, strict=True))
+    return compared, states
+
+
 def measured(policy: Policy, pool: list[Prompt], validation: dict[str, list[Prompt]]) -> dict[str, np.ndarray]:
     """By set, in the order of the pool."""
-    table = pa.concat_tables(relevances(policy, pool, validation, tokens_per_batch=512, progress=lambda _: None))
+    table, _ = read(policy, pool, validation)
     assert table.schema == RELEVANCE_SCHEMA and len(table) == len(pool) * len(validation)
     found = {(row["validation_set"], row["prompt_id"]): row["relevance"] for row in table.to_pylist()}
     return {name: np.array([found[name, prompt.prompt_id] for prompt in pool]) for name in validation}
@@ -79,19 +95,19 @@ def test_what_the_whole_pool_shares_is_no_likeness() -> None:
     pool_ND = np.concatenate([first_ND, second_ND])
     n_tokens_N = rng.integers(5, 50, 100).astype(float)
 
-    def directions(states_ND: np.ndarray) -> np.ndarray:
+    def directed(states_ND: np.ndarray) -> np.ndarray:
         states = States(states_ND, n_tokens_N)
-        return Background.of(states).directions(states)
+        return directions(Background.of(states).scaled(states))
 
-    directions_ND = directions(pool_ND)
+    directions_ND = directed(pool_ND)
     cosine_N = Kind.of(directions_ND[:20]).cosine(directions_ND)
     assert cosine_N[20:50].mean() > 0.15 > -0.15 > cosine_N[50:].mean()
-    np.testing.assert_allclose(directions(pool_ND * np.geomspace(1e-3, 1e3, 8) + 1e4), directions_ND, atol=1e-6)
+    np.testing.assert_allclose(directed(pool_ND * np.geomspace(1e-3, 1e3, 8) + 1e4), directions_ND, atol=1e-6)
     with_length_ND = pool_ND + np.outer(n_tokens_N, rng.standard_normal(8))
-    np.testing.assert_allclose(directions(with_length_ND), directions_ND, atol=1e-6)
-    assert (directions(np.ones((100, 2))) == 0).all()
+    np.testing.assert_allclose(directed(with_length_ND), directions_ND, atol=1e-6)
+    assert (directed(np.ones((100, 2))) == 0).all()
     alike = States(pool_ND, np.full(100, 7.0))
-    assert np.isfinite(Background.of(alike).directions(alike)).all()
+    assert np.isfinite(Background.of(alike).scaled(alike)).all()
 
 
 def test_relevance_is_a_share_of_the_sets_own_and_never_more_than_all_of_it() -> None:
@@ -129,3 +145,25 @@ def test_a_pool_read_piece_by_piece_is_compared_alike(policy: Policy, monkeypatc
         np.testing.assert_allclose(again[name][::-1], relevance_N, atol=1e-5)
         own = slice(0, 20) if name == "minus" else slice(20, 40)
         assert relevance_N[own].mean() > 2 * np.delete(relevance_N, np.r_[own]).mean()
+
+
+def test_kept_states_are_as_far_from_each_other_as_the_scaled_ones(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as they have all of the directions that there are; the first ones hold most of it."""
+    monkeypatch.setattr(relevance, "SAMPLE", 40)
+    pool = [*chains("minus", [2, 3, 4], 30, 1), *chains("max", [2, 3, 4], 30, 1)]
+    by_id = sorted(pool, key=lambda prompt: prompt.prompt_id)
+    _, states = read(policy, pool, {"minus": chains("minus", [3], 5, 9)})
+    assert states.schema == STATES_SCHEMA
+    assert states["prompt_id"].to_pylist() == [prompt.prompt_id for prompt in by_id]
+    assert states["n_tokens"].to_pylist() == [len(policy.encode(prompt.messages)) for prompt in by_id]
+    kept_NL = np.array(states["state"].to_pylist())
+    assert kept_NL.shape[1] == min(LEADING, 40)
+    background = Background.of(prompt_states(policy, by_id[:40], tokens_per_batch=512))
+    scaled_ND = background.scaled(prompt_states(policy, by_id, tokens_per_batch=512))
+    np.testing.assert_allclose(kept_NL[:40] @ kept_NL[:40].T, scaled_ND[:40] @ scaled_ND[:40].T, atol=1e-2)
+    # Of the prompts that the directions are not of: never more, and most.
+    assert (np.square(kept_NL[40:]).sum(axis=1) <= np.square(scaled_ND[40:]).sum(axis=1) * 1.001).all()
+    assert np.square(kept_NL[40:]).sum() > 0.8 * np.square(scaled_ND[40:]).sum()
+    assert (np.diff(np.square(kept_NL[:40]).sum(axis=0)) < 1e-3).all()

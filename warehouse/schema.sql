@@ -182,7 +182,8 @@ CREATE TABLE IF NOT EXISTS selections (
     score DOUBLE NOT NULL,               -- what the strategy ranks by
     rank INTEGER NOT NULL,               -- 1 is taken first
     selected BOOLEAN NOT NULL,           -- whether the stage practises on it
-    reason VARCHAR NOT NULL              -- why it was taken or left
+    reason VARCHAR NOT NULL,             -- why it was taken or left
+    pass_rate DOUBLE                     -- the last that was known by then; NULL where none was graded
     -- Key: fingerprint, prompt_id
 );
 
@@ -216,6 +217,15 @@ CREATE TABLE IF NOT EXISTS similarities (
     validation_set VARCHAR NOT NULL,     -- the set that it is compared with
     cosine DOUBLE NOT NULL               -- of the embedding and the set's centroid
     -- Key: fingerprint, prompt_id, validation_set
+);
+
+-- What the policy makes of each prompt of the pool by reading it.
+CREATE TABLE IF NOT EXISTS prompt_states (
+    fingerprint VARCHAR NOT NULL,        -- of the relevance step
+    prompt_id VARCHAR NOT NULL,          -- a prompt of the pool
+    n_tokens INTEGER NOT NULL,           -- of the prompt
+    state FLOAT[] NOT NULL               -- against the pool's mean, along its leading directions; like prompts are near
+    -- Key: fingerprint, prompt_id
 );
 
 -- How far each prompt of the pool is of the kind that a validation set asks.
@@ -325,6 +335,7 @@ COMMENT ON TABLE influence_scores IS 'Influence of each prompt on each validatio
 COMMENT ON TABLE rollout_drift IS 'How far the policy has moved from the rollouts that it is scored with.';
 COMMENT ON TABLE selections IS 'The whole pool of a stage, selected or not, with the reason.';
 COMMENT ON TABLE diagnoses IS 'What scores and selections are worth; see the view stage_diagnosis.';
+COMMENT ON TABLE prompt_states IS 'What the policy makes of each prompt of the pool by reading it.';
 COMMENT ON TABLE relevances IS 'How far each prompt of the pool is of the kind that a validation set asks.';
 COMMENT ON TABLE similarities IS 'Likeness in text of each prompt to each validation set.';
 COMMENT ON TABLE sampler_decisions IS 'What the sampler decided on each prompt before its rollout.';

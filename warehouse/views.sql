@@ -397,38 +397,21 @@ COMMENT ON VIEW evaluation_history IS 'Every evaluation by stage, with its chang
 -- Why was each prompt of the pool taken or left at each stage, and what was known of it by then? What was collected
 -- again in a stage was known to its selection; what it trained on was not.
 CREATE OR REPLACE VIEW selection_history AS
-WITH known AS (
-    SELECT
-        steps.run_id,
-        totals.prompt_id,
-        steps.stage + (totals.phase <> 'offline')::INTEGER AS known_from,
-        arg_max(totals.last_pass_rate, steps.place) AS pass_rate
-    FROM prompt_totals AS totals
-    JOIN steps_in_order AS steps USING (fingerprint)
-    WHERE totals.last_pass_rate IS NOT NULL
-    GROUP BY ALL
-),
-chosen AS (
-    SELECT run_steps.run_id, run_steps.stage, selections.*
-    FROM selections
-    JOIN run_steps USING (fingerprint)
-)
 SELECT
-    chosen.run_id,                                   -- name of the run
-    chosen.stage,                                    -- 0 is before any training
-    chosen.prompt_id,                                -- a prompt of the pool
+    run_steps.run_id,                                -- name of the run
+    run_steps.stage,                                 -- 0 is before any training
+    selections.prompt_id,                            -- a prompt of the pool
     prompts.data_source,                             -- of the prompt
     prompts.extra->>'kind' AS kind,                  -- of the prompt, where its data set says
-    chosen.strategy,                                 -- influence, relevance, learnability, pass_rate, random, all
-    chosen.score,                                    -- what the strategy ranks by
-    chosen.rank,                                     -- 1 is taken first
-    chosen.selected,                                 -- whether the stage practises on it
-    chosen.reason,                                   -- why it was taken or left
-    known.pass_rate                                  -- the last that was known when the stage selected
-FROM chosen
-ASOF LEFT JOIN known
-    ON known.run_id = chosen.run_id AND known.prompt_id = chosen.prompt_id AND known.known_from <= chosen.stage
-LEFT JOIN prompts ON prompts.prompt_id = chosen.prompt_id;
+    selections.strategy,                             -- influence, relevance, learnability, pass_rate, random, all
+    selections.score,                                -- what the strategy ranks by
+    selections.rank,                                 -- 1 is taken first
+    selections.selected,                             -- whether the stage practises on it
+    selections.reason,                               -- why it was taken or left
+    selections.pass_rate                             -- the last that was known when the stage selected
+FROM selections
+JOIN run_steps USING (fingerprint)
+LEFT JOIN prompts USING (prompt_id);
 COMMENT ON VIEW selection_history IS 'Every prompt taken or left at every stage, with the reason.';
 
 -- How far do two stages of a run train on the same prompts?

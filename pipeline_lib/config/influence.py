@@ -90,10 +90,13 @@ class InfluenceSelection(SelectionBase):
 
 class RelevanceSelection(SelectionBase):
     """Top α by likeness to the prompts of the validation sets, in the policy's states, times the pass rate's expected
-    rise, for each token of a completion; fused by reciprocal rank."""
+    rise, for each token of a completion; fused by reciprocal rank. What prompts would show that were not rolled out is
+    told from those that were."""
 
     type: Literal["relevance"] = "relevance"
-    horizon: float = Field(default=2.0, gt=0)
+    alpha: float = Field(default=0.3, gt=0, le=1)
+    """Share of the pool that is trained on in a stage."""
+    horizon: float = Field(default=1.0, gt=0)
     """Log-odds that a stage is expected to add to a pass rate: near 0 half-solved prompts gain most, at 2 those that
     are solved one time in four, beyond it ever harder ones."""
     per_token: bool = True

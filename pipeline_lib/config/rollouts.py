@@ -85,6 +85,9 @@ class Generation(Section):
 class Offline(Section):
     """Rollouts of the initial policy, collected once."""
 
+    prompts: int | None = Field(default=None, gt=0)
+    """How many prompts of the pool are rolled out, drawn at random; None is all. With selection.type=relevance a few
+    hundred tell what the others would show."""
     samples: int = Field(default=8, ge=2)
     """K, completions per training prompt."""
     validation_samples: int = Field(default=32, ge=2)

@@ -55,6 +55,15 @@ class RunConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def ranks_by_what_is_rolled_out(self) -> RunConfig:
+        if self.offline.prompts is not None and self.selection.type in ("influence", "learnability", "pass_rate"):
+            raise ValueError(
+                f"offline.prompts={self.offline.prompts}: selection.type={self.selection.type} ranks prompts by their "
+                "rollouts, so the whole pool needs them; leave offline.prompts out, or select by relevance"
+            )
+        return self
+
+    @model_validator(mode="after")
     def one_engine_a_machine(self) -> RunConfig:
         if self.generation.engine.type == "vllm" and self.train.backend.processes > 1:
             raise ValueError(

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from pipeline_lib.config import Selection
 from pipeline_lib.selection.all import score_all
-from pipeline_lib.selection.candidates import Candidates
+from pipeline_lib.selection.candidates import Candidates, Likeness
 from pipeline_lib.selection.influence import score_influence
 from pipeline_lib.selection.learnability import score_learnability
 from pipeline_lib.selection.pass_rate import score_pass_rate
@@ -36,4 +36,4 @@ def select(config: Selection, candidates: Candidates, seed: Seed) -> pa.Table:
     return top_alpha(config.type, config.alpha, candidates, STRATEGIES[config.type](config, candidates, seed))
 
 
-__all__ = ["SELECTION_SCHEMA", "STRATEGIES", "Candidates", "number_kept", "select"]
+__all__ = ["SELECTION_SCHEMA", "STRATEGIES", "Candidates", "Likeness", "number_kept", "select"]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline_lib.config import RelevanceSelection
-from pipeline_lib.selection.candidates import Candidates
+from pipeline_lib.selection.candidates import Candidates, Likeness
+from pipeline_lib.selection.expected import expected, features
 from pipeline_lib.selection.influence import reciprocal_rank_fusion
 from pipeline_lib.selection.ranks import ranks_by_set
 from pipeline_lib.selection.strategy import (
@@ -13,9 +16,11 @@ from pipeline_lib.selection.strategy import (
     Seed,
     best_set_words,
     joined,
-    no_gradient_words,
     pass_rate_words,
 )
+
+OTHERS = 4
+"""Completions that what like prompts have shown is worth, beside a prompt's own."""
 
 
 def expected_gain(pass_rate_N: np.ndarray, n_N: np.ndarray, horizon: float) -> np.ndarray:
@@ -31,24 +36,46 @@ def expected_gain(pass_rate_N: np.ndarray, n_N: np.ndarray, horizon: float) -> n
 
 
 def score_relevance(config: RelevanceSelection, candidates: Candidates, seed: Seed) -> Scored:
-    """Gain for each token that a completion takes, by rank on each set, fused as influence is: so that no set with more
-    prompts of its kind crowds out another.
-
-    A prompt whose rollouts all got one reward has shown nothing that could be reinforced (too hard, or a wrong gold):
-    it is kept only where fewer prompts than wanted have.
-    """
-    relevance_NV = candidates.relevance_NV
-    if relevance_NV is None:
+    """Relevance times gain for each token that a completion takes, by rank on each set, fused as influence is: so that
+    no set with more prompts of its kind crowds out another."""
+    likeness = candidates.likeness
+    if likeness is None:
         raise ValueError(
             "selection.type=relevance needs the pool compared with the validation sets, and these candidates carry no "
             "relevance; run the relevance step first, or select by learnability, pass_rate, random or all"
         )
-    gain_N = expected_gain(candidates.pass_rate, candidates.n, config.horizon) * candidates.has_signal
-    cost_N = np.maximum(candidates.tokens, 1.0) if config.per_token else np.ones(len(candidates))
-    value_NV = relevance_NV * (gain_N / cost_N)[:, None]
-    rank_NV = ranks_by_set(value_NV, candidates.prompt_ids)
+    gain_N, tokens_N = foreseen(candidates, likeness, config.horizon)
+    worth_N = gain_N / tokens_N if config.per_token else gain_N
+    worth_NV = likeness.relevance_NV * worth_N[:, None]
+    # Whatever is worth nothing to a set shares its last rank: there, ties broken by id would fuse into places.
+    rank_NV = np.where(worth_NV > 0, ranks_by_set(worth_NV, candidates.prompt_ids), len(candidates))
+    gains = pa.array([f"{gain:.3f}" for gain in gain_N], pa.string())
+    known = pc.if_else(pa.array(candidates.n > 0), pass_rate_words(candidates), "not rolled out yet")
     return Scored(
         reciprocal_rank_fusion(rank_NV, config.rrf_k),
-        joined(best_set_words(candidates, rank_NV), ", ", pass_rate_words(candidates)),
-        no_gradient_words(candidates),
+        joined(best_set_words(candidates, rank_NV), ", expected gain ", gains, ", ", known),
+        pc.if_else(pa.array(likeness.relevance_NV.any(axis=1)), pa.scalar(None, pa.string()), "like no validation set"),
     )
+
+
+def foreseen(candidates: Candidates, likeness: Likeness, horizon: float) -> tuple[np.ndarray, np.ndarray]:
+    """[N] gain of a prompt's pass rate, and tokens of a completion, if it were rolled out now.
+
+    A group without signal has shown no gain: too hard or a wrong gold, or known already. What the newest rollouts
+    showed of a prompt counts beside OTHERS completions' worth of what they showed of prompts like it; older
+    rollouts count no more, for the policy has moved since.
+    """
+    by_id = np.argsort(candidates.prompt_ids)  # so that the order of the pool does not show in the last bits
+    features_NF = features(likeness.states_ND[by_id], likeness.n_tokens_N[by_id])
+    seen_N = likeness.fresh_N & (candidates.n > 0)
+
+    def of_like_prompts(value_N: np.ndarray) -> np.ndarray:
+        told_N = np.empty(len(candidates))
+        told_N[by_id] = expected(features_NF, seen_N[by_id], value_N[by_id])
+        return told_N
+
+    shown_N = expected_gain(candidates.pass_rate, candidates.n, horizon) * candidates.has_signal
+    n_N = np.where(seen_N, candidates.n, 0)
+    gain_N = (n_N * shown_N + OTHERS * np.maximum(of_like_prompts(shown_N), 0.0)) / (n_N + OTHERS)
+    length_N = np.log(np.maximum(candidates.tokens, 1.0))
+    return gain_N, np.exp(np.where(seen_N, length_N, of_like_prompts(length_N)))

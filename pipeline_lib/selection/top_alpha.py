@@ -16,6 +16,7 @@ _COLUMNS: dict[str, pa.DataType] = {
     "score": pa.float64(),
     "rank": pa.int32(),
     "selected": pa.bool_(),
+    "pass_rate": pa.float64(),
     "reason": pa.string(),
 }
 SELECTION_SCHEMA = pa.schema(_COLUMNS)
@@ -41,6 +42,7 @@ def top_alpha(strategy: str, alpha: float, candidates: Candidates, scored: Score
             "score": scored.score[order],
             "rank": np.arange(1, pool + 1, dtype=np.int32),
             "selected": np.arange(pool) < kept,
+            "pass_rate": pa.array(candidates.pass_rate[order], pa.float64(), from_pandas=True),
             "reason": _reasons(scored, order, kept),
         },
         schema=SELECTION_SCHEMA,

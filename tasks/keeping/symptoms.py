@@ -201,7 +201,8 @@ def _why_few_skips(patient: Patient, row: dict[str, Any], sampler: dict[str, Any
         found = True
         yield (
             f"the history was not joined: of {known:.0%} of the selected a pass rate was known before the stage",
-            "raise offline.samples from 0, or keep the prompts' data_source and text as they were: they are the key",
+            "raise offline.prompts or leave it out; keep the prompts' data_source and text as they were, for they are "
+            "the key",
         )
     epochs = row["prompts_proposed"] / max(1, row["n_selected"] or 0)
     if epochs < 2:

@@ -255,7 +255,14 @@ def test_what_each_stage_selected_and_skipped_and_why(root: Path) -> None:
         of_stage = [row for row in history if row["stage"] == stage]
         assert len(of_stage) == n_pool
         assert all(row["reason"].startswith(f"rank {row['rank']} of {n_pool}") for row in of_stage if row["selected"])
-        assert all(row["pass_rate"] is not None for row in of_stage)  # known by then, offline at the least
+    graded = rows(
+        root,
+        "SELECT prompt_id, stage, n_correct / n AS pass_rate FROM rollout_stats JOIN run_steps USING (fingerprint) "
+        "WHERE run_id = 'tiny' AND phase <> 'evaluation' AND n > 0 ORDER BY stage, step",
+    )
+    for row in history:
+        known = [g["pass_rate"] for g in graded if g["prompt_id"] == row["prompt_id"] and g["stage"] < row["stage"]]
+        assert row["pass_rate"] == known[-1]
     skipped = rows(
         root,
         "SELECT stage, prompt_id, reason, keep_probability FROM sampler_decisions "

@@ -170,7 +170,7 @@ def test_a_pool_of_many_prompts_makes_no_long_tables() -> None:
             i % 9 NOT IN (0, 8) AS has_signal, 0 AS n_truncated, 1 AS mean_length, 1 AS max_length
         FROM range(10000) AS prompts (i), (VALUES ('off', 'offline'), ('t', 'train')) AS steps (fingerprint, phase);
         INSERT INTO influence_scores SELECT 's', 'p' || i, 'v', i, i, 1, i, 'exact' FROM range(10000) AS prompts (i);
-        INSERT INTO selections SELECT 'c', 'p' || i, 'influence', i, i, i < 99, '' FROM range(10000) AS prompts (i)
+        INSERT INTO selections SELECT 'c', 'p' || i, 'influence', i, i, i < 99, '', 0.5 FROM range(10000) AS prompts (i)
         """
     )
     sizes = {name: table.num_rows for name, table in load_all(connection, "r").items()}

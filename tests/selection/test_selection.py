@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,10 +19,16 @@ from pipeline_lib.config import (
     RelevanceSelection,
     Selection,
 )
-from pipeline_lib.selection import SELECTION_SCHEMA, STRATEGIES, Candidates, number_kept, select
+from pipeline_lib.selection import SELECTION_SCHEMA, STRATEGIES, Candidates, Likeness, number_kept, select
 from pipeline_lib.selection.influence import reciprocal_rank_fusion
 from pipeline_lib.selection.ranks import ranks_by_set
-from pipeline_lib.selection.relevance import expected_gain
+from pipeline_lib.selection.relevance import expected_gain, foreseen
+
+
+def likeness(prompt_ids: list[str], relevance_NV: np.ndarray) -> Likeness:
+    """All of one length, and none more like another: prompts tell each other their mean."""
+    N = len(prompt_ids)
+    return Likeness(relevance_NV, np.zeros((N, 2)), np.full(N, 10), np.ones(N, bool))
 
 
 def candidates(
@@ -41,7 +48,7 @@ def candidates(
         outcome=np.select([np.isnan(rate), rate == 0, rate == 1], ["ungraded", "all_wrong", "all_right"], "mixed"),
         has_signal=(rate > 0) & (rate < 1),
         rank_NV=None if cosine is None else ranks_by_set(np.array(cosine), np.array(prompt_ids)),
-        relevance_NV=None if relevance is None else np.array(relevance),
+        likeness=None if relevance is None else likeness(prompt_ids, np.array(relevance)),
         validation_sets=sets,
     )
 
@@ -64,6 +71,7 @@ def test_fusion_by_hand() -> None:
             "score": pytest.approx(score),
             "rank": rank,
             "selected": rank <= 2,
+            "pass_rate": 0.0 if prompt_id == "b" else 0.5,
             "reason": reason,
         }
         for rank, (prompt_id, score, reason) in enumerate(
@@ -157,20 +165,52 @@ def test_relevance_by_hand() -> None:
         sets=("plus", "minus"),
         relevance=[[1.0, 0.1], [0.5, 0.2], [1.0, 1.0], [1.0, 1.0], [0.0, 0.9]],
     )
-    # Gains at h = 2 and n = 8: .4312 at 2 of 8 (p = 2.5 / 9), .1471 at 7 of 8 (p = 7.5 / 9), nothing without signal.
-    # plus: a .431, b .216, c .147, d and e 0; minus: e .388, c .147, b .086, a .043, d 0.
-    table = select(RelevanceSelection(alpha=0.4), pool, 0)
-    assert table["prompt_id"].to_pylist() == ["a", "e", "b", "c", "d"]
+    # Shown at h = 2 and n = 8: .4619 at 2 of 8 (p = 2.5 / 9), .1403 at 7 of 8 (p = 7.5 / 9), nothing without signal.
+    # Their mean is .3052, worth 4 completions: .4097, .1953 and, without signal, .1017.
+    # plus: a .410, b .205, c .195, d .102, e 0; minus: e .369, c .195, d .102, b .082, a .041.
+    table = select(RelevanceSelection(alpha=0.4, horizon=2.0), pool, 0)
+    assert table["prompt_id"].to_pylist() == ["a", "e", "c", "b", "d"]
     assert table["score"].to_pylist() == pytest.approx(
-        [1 + 1 / 4, 1 + 1 / 5, 1 / 2 + 1 / 3, 1 / 2 + 1 / 3, 1 / 4 + 1 / 5]
+        [1 + 1 / 5, 1 + 1 / 5, 1 / 3 + 1 / 2, 1 / 2 + 1 / 4, 1 / 4 + 1 / 3]
     )
     assert table["reason"].to_pylist() == [
-        "rank 1 of 5, kept 2: best on plus (rank 1), pass rate 0.25 of 8",
-        "rank 2 of 5, kept 2: best on minus (rank 1), pass rate 0.25 of 8",
-        "rank 3 of 5: below the 2 kept",
-        "rank 4 of 5: below the 2 kept",
-        "zero-variance offline (all_wrong): no gradient",
+        "rank 1 of 5, kept 2: best on plus (rank 1), expected gain 0.410, pass rate 0.25 of 8",
+        "rank 2 of 5, kept 2: best on minus (rank 1), expected gain 0.410, pass rate 0.25 of 8",
+        *(f"rank {rank} of 5: below the 2 kept" for rank in (3, 4, 5)),
     ]
+
+
+def test_what_was_not_rolled_out_is_told_from_prompts_like_it() -> None:
+    """Two kinds: of one 2 of 8 are right, in 10 tokens, of the other nothing teaches, in 40. Two prompts are new, one
+    of each; the last was rolled out by an older policy, which says nothing any more."""
+    N = 14
+    kind = np.arange(N) % 2
+    new = np.arange(N) >= 10
+    rate = np.where(kind == 0, 0.25, 1.0)
+    rate[10:12] = np.nan
+    rate[12:] = [1.0, 0.25]  # the other way round, of long ago
+    pool = replace(
+        candidates(
+            [f"{i:02d}" for i in range(N)], rate.tolist(), tokens=np.where(new, np.nan, 10 + 30 * kind).tolist()
+        ),
+        likeness=Likeness(np.ones((N, 1)), np.stack([kind, np.zeros(N)], axis=1) * 5.0, np.full(N, 10), ~new),
+        validation_sets=("v",),
+    )
+    assert pool.likeness is not None
+    gain_N, tokens_N = foreseen(pool, pool.likeness, 2.0)
+    by_hand = 1 / (1 + (6.5 / 2.5) * np.exp(-2)) - 2.5 / 9
+    np.testing.assert_allclose(gain_N, np.where(kind == 0, by_hand, 0.0), atol=1e-4)
+    np.testing.assert_allclose(tokens_N, 10 + 30 * kind, rtol=1e-3)
+    reasons = {row["prompt_id"]: row["reason"] for row in select(RelevanceSelection(alpha=1.0), pool, 0).to_pylist()}
+    assert "best on v" in reasons["10"] and reasons["10"].endswith(", not rolled out yet")
+    assert reasons["12"].endswith(", pass rate 1 of 8")
+
+
+def test_a_prompt_like_no_validation_set_says_so() -> None:
+    pool = candidates(["a", "b"], sets=("v", "w"), relevance=[[0.0, 0.0], [0.1, 0.0]])
+    table = select(RelevanceSelection(alpha=0.5), pool, 0)
+    assert table["prompt_id"].to_pylist() == ["b", "a"]
+    assert table["reason"][1].as_py() == "like no validation set"
 
 
 def test_relevance_counts_gain_for_each_token_or_for_each_completion() -> None:

@@ -62,6 +62,16 @@ def source(name: str) -> dict[str, Any]:
     return {**row, "row_index": 0, "prompt_id": f"of {name}"}
 
 
+def in_pool(prompt_id: str) -> dict[str, Any]:
+    row = {"fingerprint": "ingest", "split": "train", "set_name": "train", "source": "s"}
+    return {**row, "row_index": ord(prompt_id), "prompt_id": prompt_id}
+
+
+def state(prompt_id: str) -> dict[str, Any]:
+    row = {"fingerprint": "relevance", "prompt_id": prompt_id, "n_tokens": ord(prompt_id)}
+    return row | {"state": [ord(prompt_id) + 0.5, -1.0]}
+
+
 def pool_of(warehouse: Warehouse, compared_by: str | None = "score") -> Candidates:
     offline, collected, trained = (Done(name, {}, cached=True) for name in STEPS)
     step = Select(
@@ -74,6 +84,11 @@ def pool_of(warehouse: Warehouse, compared_by: str | None = "score") -> Candidat
         (offline, collected, trained),
     )
     return step._candidates(Workshop(step, warehouse, get_reporter()))
+
+
+def latest(rows: dict[tuple[str, str, int], dict[str, Any]], prompt_id: str) -> dict[str, Any]:
+    of_prompt = [row for (_, i, _), row in rows.items() if i == prompt_id]
+    return max(of_prompt, key=lambda row: (STEPS.index(row["fingerprint"]), row["step"]))
 
 
 def known(rows: dict[tuple[str, str, int], dict[str, Any]], prompt_id: str) -> tuple[Any, ...]:
@@ -107,7 +122,8 @@ def test_the_pool_is_what_is_known_of_each_prompt_by_now(
                 [relevance(i, "v", 0.1 * n) for n, i in enumerate("abc")]
                 + [relevance(i, "w", 1 - 0.1 * n) for n, i in enumerate("abc")]
             ),
-            "prompt_sources": pa.Table.from_pylist([source(name) for name in reversed(SETS)]),
+            "prompt_states": pa.Table.from_pylist([state(i) for i in "cab"]),
+            "prompt_sources": pa.Table.from_pylist([*map(source, reversed(SETS)), *map(in_pool, "abc")]),
             "steps": ended(completed),
         }
     )
@@ -120,11 +136,17 @@ def test_the_pool_is_what_is_known_of_each_prompt_by_now(
     by_prompt = dict(zip(pool.prompt_ids, pool.rank_NV.tolist(), strict=True))
     assert by_prompt == {i: [ranked.index(i) + 1, "abc".index(i) + 1] for i in "abc"}
     compared = pool_of(warehouse, "relevance")
-    assert compared.rank_NV is None and pool.relevance_NV is None and compared.relevance_NV is not None
-    by_prompt = dict(zip(compared.prompt_ids, compared.relevance_NV.tolist(), strict=True))
+    assert compared.rank_NV is None and pool.likeness is None and compared.likeness is not None
+    by_prompt = dict(zip(compared.prompt_ids, compared.likeness.relevance_NV.tolist(), strict=True))
     assert by_prompt == {i: [0.1 * n, 1 - 0.1 * n] for n, i in enumerate("abc")}
+    states = zip(compared.likeness.n_tokens_N.tolist(), compared.likeness.states_ND.tolist(), strict=True)
+    assert dict(zip(compared.prompt_ids, states, strict=True)) == {i: (ord(i), [ord(i) + 0.5, -1.0]) for i in "abc"}
+    of_the_last = {row["prompt_id"] for row in rows.values() if row["fingerprint"] == "trained" and row["n"]}
+    assert {i for i, fresh in zip(compared.prompt_ids, compared.likeness.fresh_N, strict=True) if fresh} == of_the_last
+    for i, has_signal in zip(compared.prompt_ids, compared.has_signal, strict=True):
+        assert has_signal == latest(rows, i)["has_signal"], "of whichever step is the last"
     unscored = pool_of(warehouse, None)
-    assert unscored.rank_NV is None and unscored.relevance_NV is None
+    assert unscored.rank_NV is None and unscored.likeness is None
     assert sorted(unscored.prompt_ids) == sorted(pool.prompt_ids)
 
 

@@ -26,7 +26,9 @@ def healthy() -> dict[str, list[dict[str, Any]]]:
     return {
         "prompts": [prompt(name) for name in prompts],
         "rollout_stats": [stats("rollouts_train", name, 2) for name in prompts],
-        "selections": [selection("select", name, i + 1, selected=True) for i, name in enumerate(prompts)],
+        "selections": [
+            selection("select", name, i + 1, selected=True, pass_rate=0.5) for i, name in enumerate(prompts)
+        ],
         "sampler_decisions": [
             decision("train", number, prompts[0], keep=number % 2 == 0, reason="r") for number in range(1, 5)
         ],
@@ -79,7 +81,7 @@ def test_a_fall_within_chance_is_none(tmp_path: Path) -> None:
 def test_a_fall_is_told_with_every_cause_that_shows(tmp_path: Path) -> None:
     rows = healthy()
     rows["evaluations"][1]["value"] = 0.40
-    set_all(rows["rollout_stats"], n_correct=0, outcome="all_wrong")
+    set_all(rows["selections"], pass_rate=0.0)
     rows["train_steps"][2]["kl"] = 0.09
     rows["diagnoses"][0]["value"] = 0.1
     found = symptoms(tmp_path, rows)
@@ -128,7 +130,7 @@ def test_groups_that_differ_by_partial_credit_have_signal_though_none_is_correct
 
 def test_a_history_that_was_not_joined_and_too_few_epochs_are_causes(tmp_path: Path) -> None:
     rows = healthy()
-    del rows["rollout_stats"]
+    set_all(rows["selections"], pass_rate=None)
     set_all(rows["train_steps"], **FEW_SKIPS | {"prompts_proposed": 1})
     causes = [symptom.cause for symptom in symptoms(tmp_path, rows)]
     assert causes[0].startswith("the history was not joined: of 0% of the selected")

@@ -71,14 +71,14 @@ HISTORY: Mapping[str, pa.Table] = {
         stats("ev2", "a", 2, phase="evaluation"),
     ),
     "selections": table(
-        selection("sel1", "a", 1, selected=True),
-        selection("sel1", "c", 2, selected=True),
-        selection("sel1", "b", 3, selected=False),
-        selection("sel1", "d", 4, selected=False),
-        selection("sel2", "d", 1, selected=True),
-        selection("sel2", "a", 2, selected=True),
-        selection("sel2", "b", 3, selected=False),
-        selection("sel2", "c", 4, selected=False),
+        selection("sel1", "a", 1, selected=True, pass_rate=0.0),
+        selection("sel1", "c", 2, selected=True, pass_rate=0.5),
+        selection("sel1", "b", 3, selected=False, pass_rate=1.0),
+        selection("sel1", "d", 4, selected=False, pass_rate=1.0),
+        selection("sel2", "d", 1, selected=True, pass_rate=0.25),
+        selection("sel2", "a", 2, selected=True, pass_rate=0.25),
+        selection("sel2", "b", 3, selected=False, pass_rate=1.0),
+        selection("sel2", "c", 4, selected=False, pass_rate=0.0),
     ),
     "diagnoses": table(
         fact("sco1", "gsm", "split_half_spearman", 0.7, 4),
@@ -144,6 +144,14 @@ def sampled(fingerprint: str, engine: str, temperature: float) -> dict[str, Any]
     return {**step(fingerprint, NOON, NOON), "settings": json.dumps(settings)}
 
 
+def chosen(fingerprint: str, pass_rates: dict[str, float], n_selected: int) -> list[dict[str, Any]]:
+    """`pass_rates` in order of rank."""
+    return [
+        selection(fingerprint, prompt_id, rank, selected=rank <= n_selected, pass_rate=pass_rate)
+        for rank, (prompt_id, pass_rate) in enumerate(pass_rates.items(), 1)
+    ]
+
+
 # Run "r" as above, with prompts e, which only the offline rollouts saw, and f: W W W. Run "twin" has its own rollouts.
 ASKED: Mapping[str, pa.Table] = {
     "run_steps": taken(
@@ -175,9 +183,9 @@ ASKED: Mapping[str, pa.Table] = {
         stats("ev2", "a", 2, phase="evaluation"),
     ),
     "selections": table(
-        *(selection("sel1", i, rank, selected=rank < 4) for rank, i in enumerate("acebdf", 1)),
-        *(selection("sel2", i, rank, selected=rank < 3) for rank, i in enumerate("dabcef", 1)),
-        *(selection("selt", i, rank, selected=True) for rank, i in enumerate("ab", 1)),
+        *chosen("sel1", {"a": 0.0, "c": 0.5, "e": 0.25, "b": 1.0, "d": 1.0, "f": 0.0}, n_selected=3),
+        *chosen("sel2", {"d": 0.25, "a": 0.25, "b": 1.0, "c": 0.0, "e": 0.25, "f": 0.0}, n_selected=2),
+        *chosen("selt", {"a": 0.0, "b": 0.75}, n_selected=2),
     ),
     "influence_scores": table(
         *(score("sco1", i, cosine) for i, cosine in zip("abcdef", (0, 0, 0.5, 0, 0.3, 0), strict=True))

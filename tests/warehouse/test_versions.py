@@ -1,5 +1,6 @@
 """Every version's tables are kept in versions/, with a few rows, and brought up to those of this code."""
 
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from warehouse_rows import stats
 
 from warehouse import Warehouse
 from warehouse.tables import KEYS, OWN_TABLES, WRITABLE
@@ -128,9 +130,44 @@ def test_one_killed_over_its_migration_is_brought_up_by_the_next(when: str, new:
     with duckdb.connect(str(warehouse.path)) as connection:
         version = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
     assert version == ("1" if when == "in the migration" else str(SCHEMA_VERSION),)
-    new_tables = {} if when == "in the migration" else {"relevances": []}
-    assert rows_of(warehouse.path) == before | new_tables
+    brought_up = before | {
+        "relevances": [],
+        "prompt_states": [],
+        "selections": [{**row, "pass_rate": None} for row in before["selections"]],
+    }
+    assert rows_of(warehouse.path) == (before if when == "in the migration" else brought_up)
     warehouse.write({})
     assert warehouse.query(COLUMNS) == new.query(COLUMNS)
-    assert rows_of(warehouse.path) == before | {"relevances": []}
+    assert rows_of(warehouse.path) == brought_up
     assert rows_of(tmp_path / "warehouse.version-1.duckdb") == before
+
+
+def test_what_selections_of_version_3_knew_is_that_of_their_history(tmp_path: Path) -> None:
+    """Offline a 1/4, b 2/4, c ungraded; of the second history step a 0/4 then 3/4; a later step was not known."""
+    inputs = json.dumps({"ingest": "i", "rollouts_train_0": "later", "history_0": "offline", "history_1": "train"})
+    with duckdb.connect(str(written_by(HERE / "versions" / "0003.sql", tmp_path).path)) as connection:
+        connection.execute("DELETE FROM selections; DELETE FROM rollout_stats")
+        connection.execute(
+            "INSERT INTO steps BY NAME SELECT 'selection' AS fingerprint, 'select' AS name, 'completed' AS status, "
+            "'{}' AS settings, $1 AS inputs, 1 AS attempts, now() AS started_at",
+            [inputs],
+        )
+        connection.execute(
+            "INSERT INTO selections SELECT 'selection', unnest(['a', 'b', 'c']), 'all', 0, 1, true, 'why'"
+        )
+        seen = [
+            ("offline", "a", 0, 4, 1),
+            ("offline", "b", 0, 4, 2),
+            ("offline", "c", 0, 0, 0),
+            ("train", "a", 1, 4, 0),
+            ("train", "a", 2, 4, 3),
+            ("later", "a", 3, 4, 4),
+        ]
+        for fingerprint, prompt_id, step, n, n_correct in seen:
+            row = stats(fingerprint, prompt_id, n_correct, step=step, n=n)
+            names, marks = ", ".join(row), ", ".join("?" * len(row))
+            connection.execute(f"INSERT INTO rollout_stats ({names}) VALUES ({marks})", list(row.values()))
+    warehouse = Warehouse(tmp_path)
+    warehouse.write({})
+    known = warehouse.query("SELECT prompt_id, pass_rate FROM selections ORDER BY 1").to_pylist()
+    assert [tuple(row.values()) for row in known] == [("a", 0.75), ("b", 0.5), ("c", None)]

@@ -92,7 +92,9 @@ def evaluation(fingerprint: str, metric: str, value: float) -> dict[str, Any]:
     }
 
 
-def selection(fingerprint: str, prompt_id: str, rank: int, *, selected: bool) -> dict[str, Any]:
+def selection(
+    fingerprint: str, prompt_id: str, rank: int, *, selected: bool, pass_rate: float | None = None
+) -> dict[str, Any]:
     return {
         "fingerprint": fingerprint,
         "prompt_id": prompt_id,
@@ -101,6 +103,7 @@ def selection(fingerprint: str, prompt_id: str, rank: int, *, selected: bool) ->
         "rank": rank,
         "selected": selected,
         "reason": "top_alpha" if selected else "below_alpha",
+        "pass_rate": pass_rate,
     }
 
 
