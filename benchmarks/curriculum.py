@@ -6,7 +6,8 @@
 It takes hours, goes on where it was stopped, and shows a table of what there is at any time. Every arm begins with the
 same policy, and with the same rollouts of the pool where it wants any: their cost is counted as its own. Arms with one
 seed have the same pool, validation and evaluation prompts, so differences are paired. A run is one process with one
-thread; as many at once as `--processes` says.
+thread; as many at once as `--processes` says. Files of runs that were made before (results/curriculum/*.json) count
+where they are copied to the directory.
 """
 
 from __future__ import annotations
@@ -32,8 +33,14 @@ from rich.console import Console
 from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results" / "curriculum.json"
-FULL_STAGES = 4
-"""The full pool is trained on longer, so that its best is known."""
+FULL = ("full", "full 16")
+"""What costs are compared with: the full pool, at the batch size of the other arms and at half of it."""
+EQUAL_STEPS = 50
+"""Where arms are compared step by step: half way, before most have come to where they end."""
+RISE = 0.9
+"""Share of the way from the start to the full pool's best, which itself is reached late and by chance."""
+Curves = dict[int, list[dict[str, float]]]
+"""By seed, what each look at the policy under training has shown."""
 
 
 def run_all(arguments: argparse.Namespace) -> None:
@@ -85,29 +92,20 @@ def spent_to(curve: list[dict[str, float]], accuracy: float, what: str) -> float
     return None
 
 
-def summary(root: Path, steps: int) -> dict[str, dict[str, Any]]:
+def summary(root: Path) -> dict[str, dict[str, Any]]:
     """By world and arm, over the seeds that there are."""
     found: dict[str, dict[str, Any]] = {}
     for world in WORLDS:
         runs = {arm: {r["seed"]: r for r in _results(root, world, arm)} for arm in ARMS}
-        full = runs["full"]
+        curves = {arm: {seed: r["curve"] for seed, r in by_seed.items()} for arm, by_seed in runs.items()}
         for arm, by_seed in runs.items():
-            paired = [seed for seed in by_seed if seed in full]
-            if not paired:
+            if not by_seed:
                 continue
-            best = {seed: max(_smoothed(full[seed]["curve"])) for seed in paired}
-            ratios = [
-                spent / own
-                for seed in paired
-                if (spent := spent_to(full[seed]["curve"], best[seed], "forwards"))
-                and (own := spent_to(by_seed[seed]["curve"], best[seed], "forwards"))
-            ]
-            at_steps = {seed: accuracy_at(by_seed[seed]["curve"], "step", steps) for seed in by_seed}
-            against = runs["learnability"]
+            at_steps = {seed: accuracy_at(curve, "step", EQUAL_STEPS) for seed, curve in curves[arm].items()}
             gains = [
-                at_steps[seed] - accuracy_at(against[seed]["curve"], "step", steps)
-                for seed in by_seed
-                if seed in against
+                at_steps[seed] - accuracy_at(other, "step", EQUAL_STEPS)
+                for seed, other in curves["learnability"].items()
+                if seed in by_seed
             ]
             found.setdefault(world, {})[arm] = {
                 "seeds": len(by_seed),
@@ -115,28 +113,42 @@ def summary(root: Path, steps: int) -> dict[str, dict[str, Any]]:
                 "targeted at equal steps": mean_and_error(list(at_steps.values())),
                 "untargeted": mean_and_error([r["curve"][-1]["untargeted"] for r in by_seed.values()]),
                 "minus learnability": mean_and_error(gains) if gains else None,
-                "at the cost of full": mean_and_error(
-                    [
-                        accuracy_at(by_seed[s]["curve"], "forwards", at_step(full[s]["curve"], steps)["forwards"])
-                        for s in paired
-                    ]
-                ),
-                "reached": len(ratios),
-                "of": len(paired),
-                "times cheaper": mean_and_error(ratios) if ratios else None,
+                "cheaper": {
+                    full: {
+                        f"{share:.0%}": times_cheaper(curves[full], curves[arm], share) for share in (0.5, RISE, 1.0)
+                    }
+                    for full in FULL
+                },
                 "wrong golds": statistics.fmean(s["wrong golds"] for r in by_seed.values() for s in r["stages"]),
                 "zero variance": statistics.fmean(s["zero variance"] for r in by_seed.values() for s in r["stages"]),
-                "share of cost before training": statistics.fmean(
-                    (r["forwards"].get("collect", 0) + r["forwards"].get("score", 0)) / sum(r["forwards"].values())
-                    for r in by_seed.values()
+                "forwards before training": statistics.fmean(
+                    r["forwards"].get("collect", 0) + r["forwards"].get("score", 0) for r in by_seed.values()
                 ),
+                "forwards": statistics.fmean(sum(r["forwards"].values()) for r in by_seed.values()),
                 "seconds": mean_and_error([r["seconds"] for r in by_seed.values()]),
             }
     return found
 
 
-def at_step(curve: list[dict[str, float]], steps: int) -> dict[str, float]:
-    return [point for point in curve if point["step"] <= steps][-1]
+def times_cheaper(full: Curves, own: Curves, share: float) -> dict[str, Any] | None:
+    """How many times the cost of `own` the full pool needs to come `share` of the way to its best accuracy.
+
+    Over the seeds that both have; `reached` counts those that came there at all. In forwards and in seconds.
+    """
+    paired = sorted(full.keys() & own.keys())
+    ratios: dict[str, list[float]] = {"forwards": [], "seconds": []}
+    for seed in paired:
+        start = full[seed][0]["targeted"]
+        wanted = start + share * (max(_smoothed(full[seed])) - start)
+        for what, found in ratios.items():
+            spent, own_spent = (spent_to(curve[seed], wanted, what) for curve in (full, own))
+            if spent is not None and own_spent is not None:
+                found.append(spent / own_spent)
+    if not paired:
+        return None
+    return {"of": len(paired), "reached": len(ratios["forwards"])} | {
+        what: mean_and_error(found) if found else None for what, found in ratios.items()
+    }
 
 
 def _smoothed(curve: list[dict[str, float]]) -> list[float]:
@@ -144,7 +156,9 @@ def _smoothed(curve: list[dict[str, float]]) -> list[float]:
 
 
 def _results(root: Path, world: str, arm: str) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in sorted(root.glob(result_path(root, world, arm, "[0-9]*").name))]
+    # "full" begins the name of "full 16" as well.
+    found = [json.loads(path.read_text()) for path in sorted(root.glob(result_path(root, world, arm, "*").name))]
+    return [result for result in found if result["arm"] == arm]
 
 
 def show(found: dict[str, dict[str, Any]]) -> None:
@@ -152,6 +166,12 @@ def show(found: dict[str, dict[str, Any]]) -> None:
 
     def words(pair: tuple[float, float] | None, scale: float = 100, digits: int = 1) -> str:
         return "–" if pair is None else f"{scale * pair[0]:.{digits}f} ± {scale * pair[1]:.{digits}f}"
+
+    def cheaper(row: dict[str, Any], full: str, share: float) -> str:
+        ratio = row["cheaper"][full][f"{share:.0%}"]
+        if ratio is None or ratio["forwards"] is None:
+            return "–"
+        return f"{words(ratio['forwards'], 1, 2)} ({ratio['reached']}/{ratio['of']})"
 
     for world, arms in found.items():
         start = words(next(iter(arms.values()))["start"])
@@ -161,12 +181,11 @@ def show(found: dict[str, dict[str, Any]]) -> None:
             "seeds",
             "targeted, %",
             "− learnability",
-            "at full's cost",
+            *(f"× cheaper than {full}, {share:.0%}" for full in FULL for share in (RISE, 1.0)),
             "untargeted",
-            "× cheaper",
             "wrong",
             "zero var.",
-            "before training",
+            "M forwards, before training",
         ):
             table.add_column(column)
         for arm, row in arms.items():
@@ -175,12 +194,11 @@ def show(found: dict[str, dict[str, Any]]) -> None:
                 str(row["seeds"]),
                 words(row["targeted at equal steps"]),
                 words(row["minus learnability"]),
-                words(row["at the cost of full"]),
+                *(cheaper(row, full, share) for full in FULL for share in (RISE, 1.0)),
                 words(row["untargeted"]),
-                f"{words(row['times cheaper'], 1, 2)} ({row['reached']}/{row['of']})",
                 f"{row['wrong golds']:.2f}",
                 f"{row['zero variance']:.2f}",
-                f"{row['share of cost before training']:.2f}",
+                f"{row['forwards'] / 1e6:.2f}, {row['forwards before training'] / 1e6:.2f}",
             )
         console.print(table)
 
@@ -200,29 +218,26 @@ def main() -> None:
     one.add_argument("arm", choices=ARMS)
     one.add_argument("seed", type=int)
     for command in (several, one):
-        command.add_argument("--stages", type=int, default=2)
+        command.add_argument("--stages", type=int, default=4)
+        command.add_argument("--steps", type=int, default=25, help="of a stage")
         command.add_argument("--pool", type=int, default=2000)
     shown = commands.add_parser("table")
     shown.add_argument("root", type=Path)
-    for command in (several, one, shown):
-        command.add_argument("--steps", type=int, default=25, help="of a stage")
-    shown.add_argument("--stages", type=int, default=2)
     arguments = parser.parse_args()
     if arguments.command == "one":
-        stages = FULL_STAGES if arguments.arm.startswith("full") else arguments.stages
         run(
             arguments.root,
             arguments.world,
             arguments.arm,
             arguments.seed,
-            stages=stages,
+            stages=arguments.stages,
             steps=arguments.steps,
             pool_size=arguments.pool,
         )
         return
     if arguments.command == "run":
         run_all(arguments)
-    found = summary(arguments.root, arguments.stages * arguments.steps)
+    found = summary(arguments.root)
     show(found)
     RESULTS.write_text(json.dumps({"processor": processor(), "worlds": found}, indent=1) + "\n")
 

@@ -94,9 +94,17 @@ def test_overrides(config_file: Path) -> None:
 def test_a_section_that_leaves_out_its_type_is_of_the_default_one(config_file: Path) -> None:
     config = load_config(config_file, ["train.loss.clip_high=0.3", "selection.alpha=0.5"])
     assert (config.train.loss.type, config.train.loss.clip_high) == ("dapo", 0.3)
-    assert (config.selection.type, config.selection.alpha) == ("influence", 0.5)
+    assert (config.selection.type, config.selection.alpha) == ("relevance", 0.5)
     other = load_config(config_file, ["selection={type: random, alpha: 0.5}", "selection.alpha=0.25"])
     assert (other.selection.type, other.selection.alpha) == ("random", 0.25)
+
+
+@pytest.mark.parametrize("kind", ["influence", "learnability", "pass_rate"])
+def test_what_ranks_by_rollouts_wants_them_of_the_whole_pool(config_file: Path, kind: str) -> None:
+    words = rf"offline.prompts=64: selection.type={kind} ranks prompts by their rollouts.*select by relevance"
+    with pytest.raises(ConfigError, match=words):
+        load_config(config_file, [f"selection={{type: {kind}}}", "offline.prompts=64"])
+    assert load_config(config_file, ["selection={type: random}", "offline.prompts=64"]).offline.prompts == 64
 
 
 @pytest.mark.parametrize(
@@ -121,10 +129,6 @@ def test_a_section_that_leaves_out_its_type_is_of_the_default_one(config_file: P
         (
             "influence={type: exact, cascade: {blocks: 1, trajectories: 4, keep: 1.0e+9}}",
             ["influence.cascade.keep=1000000000.0 times selection.alpha", "scored twice; lower keep"],
-        ),
-        (
-            "offline.prompts=64",
-            ["offline.prompts=64: selection.type=influence ranks prompts by their rollouts", "select by relevance"],
         ),
         ("tracking=[{type: board}]", ["tracking", "'board'", "tensorboard"]),
         ("tracking=[{type: wandb, mode: shared}]", ["tracking.0.mode = 'shared'", "'offline' or 'online'"]),

@@ -97,8 +97,8 @@ class RelevanceSelection(SelectionBase):
     alpha: float = Field(default=0.3, gt=0, le=1)
     """Share of the pool that is trained on in a stage."""
     horizon: float = Field(default=1.0, gt=0)
-    """Log-odds that a stage is expected to add to a pass rate: near 0 half-solved prompts gain most, at 2 those that
-    are solved one time in four, beyond it ever harder ones."""
+    """Log-odds that a stage is expected to add to a pass rate: near 0 half-solved prompts gain most, at 1 those that
+    are solved three times in eight, at 2 one in four, beyond it ever harder ones."""
     per_token: bool = True
     """Whether a prompt's gain is counted for each token of its completions, hence short ones first, or for each
     completion: more learned in as many steps, and at a higher price."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from pipeline_lib.config.influence import Diagnosis, ExactInfluence, Influence, InfluenceSelection, Selection
+from pipeline_lib.config.influence import Diagnosis, ExactInfluence, Influence, RelevanceSelection, Selection
 from pipeline_lib.config.policy import BuiltinPolicy, PolicySource
 from pipeline_lib.config.prompts import Prompts
 from pipeline_lib.config.rollouts import Evaluation, Generation, Offline
@@ -35,7 +35,7 @@ class RunConfig(Section):
     generation: Generation = Generation()
     offline: Offline = Offline()
     influence: Influence = ExactInfluence()
-    selection: Selection = InfluenceSelection()
+    selection: Selection = RelevanceSelection()
     diagnosis: Diagnosis = Diagnosis()
     train: Train = Train()
     evaluation: Evaluation = Evaluation()
