@@ -7,7 +7,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pipeline_lib.config import FileSource, GgufPolicy, PretrainedPolicy, PromptSource, RowSource, RunConfig
+from pipeline_lib.config import (
+    FileSource,
+    GgufPolicy,
+    InfluenceSelection,
+    PretrainedPolicy,
+    PromptSource,
+    RowSource,
+    RunConfig,
+)
 from pipeline_lib.config.extras import missing_extras
 
 
@@ -15,6 +23,12 @@ def print_dry_run(console: Console, config: RunConfig) -> None:
     """Nothing is written, nothing is loaded."""
     train, offline = config.train, config.offline
     selection = config.selection
+    by, held_out = selection.type, ""
+    if isinstance(selection, InfluenceSelection):
+        by, held_out = f"{config.influence.type} influence", f", {offline.validation_samples} of each validation prompt"
+    whose = "each training prompt"
+    if offline.prompts is not None:
+        whose = f"{offline.prompts} training prompts drawn at random"
     rollouts = train.steps * train.prompts_per_step * train.group_size
     console.print(f"Run {config.name}: the config is valid. Root {config.root}", soft_wrap=True)
     console.print(
@@ -22,10 +36,10 @@ def print_dry_run(console: Console, config: RunConfig) -> None:
         f"  prompts     train from {_names(config.prompts.train)}; "
         f"validation sets {', '.join(config.prompts.validation)}; "
         f"evaluation sets {', '.join(config.prompts.evaluation)}\n"
-        f"  offline     {offline.samples} completions a training prompt, {offline.validation_samples} a "
-        f"validation prompt, at most {config.generation.max_tokens} tokens each\n"
-        f"  stages      {config.stages} × ({config.influence.type} influence, {selection.type} selection with "
-        f"α = {selection.alpha}, {train.steps} steps of {train.prompts_per_step} × {train.group_size}, "
+        f"  offline     {offline.samples} completions of {whose}{held_out}, "
+        f"at most {config.generation.max_tokens} tokens each\n"
+        f"  stages      {config.stages} × (selection by {by} with α = {selection.alpha}, "
+        f"{train.steps} steps of {train.prompts_per_step} × {train.group_size}, "
         f"sampler {train.sampler.type}, about {rollouts:,} rollouts)",
         soft_wrap=True,
         highlight=False,

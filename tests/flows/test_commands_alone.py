@@ -46,6 +46,12 @@ def test_a_dry_run_says_what_would_run_and_writes_nothing(tmp_path: Path) -> Non
     answer = rlsift("run", write_config(tmp_path), "--dry-run", "--set", "train.steps=7")
     assert answer.returncode == 0, answer.stderr
     assert "the config is valid" in answer.stdout and "7 steps of 4 × 4" in answer.stdout
+    assert "4 completions of each training prompt, 8 of each validation prompt" in answer.stdout
+    assert "selection by exact influence with α = 0.4" in answer.stdout
+    few = ("--set", "selection={type: relevance}", "--set", "offline.prompts=9")
+    answer = rlsift("run", write_config(tmp_path), "--dry-run", *few)
+    assert "4 completions of 9 training prompts drawn at random, at most" in answer.stdout
+    assert "selection by relevance with α = 0.3" in answer.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
