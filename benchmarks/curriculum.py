@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from curriculum_arms import ARMS
-from curriculum_run import result_path, run
+from curriculum_run import is_done, result_path, run
 from curriculum_worlds import WORLDS, WorldName
 from machine import processor
 from rich.console import Console
@@ -50,7 +50,7 @@ def run_all(arguments: argparse.Namespace) -> None:
     waiting = [
         (world, arm, seed)
         for seed, world, arm in itertools.product(range(arguments.seeds), arguments.worlds, arguments.arms)
-        if not result_path(root, world, arm, seed).exists()
+        if not is_done(root, world, arm, seed)
     ]
     running: dict[tuple[str, str, int], subprocess.Popen[bytes]] = {}
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
@@ -138,8 +138,8 @@ def times_cheaper(full: Curves, own: Curves, share: float) -> dict[str, Any] | N
     paired = sorted(full.keys() & own.keys())
     ratios: dict[str, list[float]] = {"forwards": [], "seconds": []}
     for seed in paired:
-        start = full[seed][0]["targeted"]
-        wanted = start + share * (max(_smoothed(full[seed])) - start)
+        start, best = full[seed][0]["targeted"], max(_smoothed(full[seed]))
+        wanted = min(best, start + share * (best - start))
         for what, found in ratios.items():
             spent, own_spent = (spent_to(curve[seed], wanted, what) for curve in (full, own))
             if spent is not None and own_spent is not None:
@@ -158,7 +158,7 @@ def _smoothed(curve: list[dict[str, float]]) -> list[float]:
 def _results(root: Path, world: str, arm: str) -> list[dict[str, Any]]:
     # "full" begins the name of "full 16" as well.
     found = [json.loads(path.read_text()) for path in sorted(root.glob(result_path(root, world, arm, "*").name))]
-    return [result for result in found if result["arm"] == arm]
+    return [result for result in found if result["arm"] == arm and result["settings"] == repr(ARMS[arm])]
 
 
 def show(found: dict[str, dict[str, Any]]) -> None:

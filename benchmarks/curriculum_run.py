@@ -112,7 +112,8 @@ class Curriculum:
     def collected(self, n_prompts: int | None, samples: int) -> list[RolloutGroup]:
         """Rollouts of the policy that all begin with, of prompts drawn at random; made once for all arms."""
         made = self._kept("pool", self.prompts.pool, K, 10 * self.seed + 1)
-        drawn = made if n_prompts is None else Random(self.seed).sample(made, n_prompts)
+        # A word in the seed, since the wrong golds are drawn by the bare one: the same draws would find just these.
+        drawn = made if n_prompts is None else Random(f"rolled out {self.seed}").sample(made, n_prompts)
         groups = [replace(group, trajectories=group.trajectories[:samples]) for group in drawn]
         self._spend("pool", generated_tokens(groups), generated_tokens(made))
         self.observe(groups)
@@ -246,6 +247,12 @@ def result_path(root: Path, world: str, arm: str, seed: int | str) -> Path:
     return root / f"{world}-{arm.replace(' ', '-')}-{seed}.json"
 
 
+def is_done(root: Path, world: str, arm: str, seed: int) -> bool:
+    """Whether the result is there, of the arm as it is set now."""
+    path = result_path(root, world, arm, seed)
+    return path.exists() and json.loads(path.read_text())["settings"] == repr(ARMS[arm])
+
+
 def run(
     root: Path, world: WorldName, name: str, seed: int, *, stages: int, steps: int, pool_size: int
 ) -> dict[str, Any]:
@@ -301,6 +308,7 @@ def run(
     result = {
         "world": world,
         "arm": name,
+        "settings": repr(arm),
         "seed": seed,
         "curve": curriculum.curve,
         "stages": told,

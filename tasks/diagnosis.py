@@ -10,9 +10,11 @@ from tasks.step import Done, Step, Work, Workshop, fingerprints
 
 POOL = """
     SELECT prompt_id, selections.score, selections.selected,
-           arg_max(collected.has_signal, list_position($2, collected.fingerprint)) AS has_signal
-    FROM selections JOIN rollout_stats AS collected USING (prompt_id)
-    WHERE selections.fingerprint = $1 AND list_contains($2, collected.fingerprint)
+           coalesce(arg_max(collected.has_signal, list_position($2, collected.fingerprint)), false) AS has_signal
+    FROM selections
+    LEFT JOIN rollout_stats AS collected
+        ON collected.prompt_id = selections.prompt_id AND list_contains($2, collected.fingerprint)
+    WHERE selections.fingerprint = $1
     GROUP BY ALL ORDER BY prompt_id
 """
 
@@ -25,6 +27,7 @@ COSINES = """
 @dataclass(frozen=True)
 class Diagnose(Step):
     name: ClassVar[str] = "diagnose"
+    contract: ClassVar[int] = 2  # prompts that were not rolled out count
 
     rollouts_train: tuple[Done, ...]
     """The offline rollouts, then those that took the place of stale ones, oldest first."""

@@ -28,7 +28,7 @@ CANDIDATES = """
             coalesce(arg_max(last_graded_n, age), 0) AS n,
             arg_max(last_mean_length, age) AS tokens,
             arg_max(last_outcome, age) FILTER (collected) AS outcome,
-            arg_max(last_has_signal, age) FILTER (collected) AS has_signal,
+            {signal} AS has_signal,
             max(age) FILTER (last_pass_rate IS NOT NULL) = len($fingerprints) - 1 AS fresh
         FROM prompt_totals
         JOIN taken USING (fingerprint)
@@ -54,6 +54,9 @@ fresh is what the last of them graded.
 Where a step graded nothing of a prompt, its rate is NULL, and arg_max passes it over.
 """
 STATES = "SELECT prompt_id, n_tokens, state FROM prompt_states WHERE fingerprint = $1"
+SIGNAL_COLLECTED = "arg_max(last_has_signal, age) FILTER (collected)"
+SIGNAL_KNOWN = "arg_max(outcomes[-1] = 'M', age) FILTER (outcomes <> '')"
+"""Of the rollouts that a score is from; of the very group that the pass rate is of."""
 OF_SET = "any_value({value}) FILTER (validation_set = $sets[{j}]) AS set_{j}"
 
 
@@ -98,13 +101,15 @@ class Select(Step):
         numbers = range(1, len(sets) + 1)
         columns = ", ".join(["prompt_id", *(OF_SET.format(value=value, j=j) for j in numbers)])
         pool = at.warehouse.query(
-            CANDIDATES.format(columns=columns, table=table),
+            CANDIDATES.format(
+                columns=columns,
+                table=table,
+                signal=SIGNAL_COLLECTED if self.relevance is None else SIGNAL_KNOWN,
+            ),
             {
                 "ingest": self.ingest.fingerprint,
                 "fingerprints": [done.fingerprint for done in self.history],
-                "collected": [
-                    done.fingerprint for done in (self.rollouts_train if self.relevance is None else self.history)
-                ],
+                "collected": [done.fingerprint for done in self.rollouts_train],
                 "by_set": by_set.fingerprint if by_set is not None else None,
                 **({"sets": sets} if sets else {}),
             },

@@ -99,6 +99,21 @@ def test_a_section_that_leaves_out_its_type_is_of_the_default_one(config_file: P
     assert (other.selection.type, other.selection.alpha) == ("random", 0.25)
 
 
+def test_a_cascade_leaves_prompts_out(config_file: Path) -> None:
+    cascade = "influence={type: exact, cascade: {blocks: 1, trajectories: 4, keep: 3}}"
+    with pytest.raises(
+        ConfigError, match=r"influence.cascade.keep=3.0 times selection.alpha=0.4 .*scored twice; lower"
+    ):
+        load_config(config_file, ["selection={type: influence, alpha: 0.4}", cascade])
+    assert load_config(config_file, ["selection={type: influence, alpha: 0.3}", cascade])
+    assert load_config(config_file, ["selection={type: all}", cascade]), "which is not scored"
+
+
+def test_influence_that_nothing_selects_by_is_refused(config_file: Path) -> None:
+    with pytest.raises(ConfigError, match=r"influence is set and selection is not.*add selection: \{type: influence\}"):
+        load_config(config_file, ["influence={type: exact, on_stale: recollect}"])
+
+
 @pytest.mark.parametrize("kind", ["influence", "learnability", "pass_rate"])
 def test_what_ranks_by_rollouts_wants_them_of_the_whole_pool(config_file: Path, kind: str) -> None:
     words = rf"offline.prompts=64: selection.type={kind} ranks prompts by their rollouts.*select by relevance"
@@ -126,10 +141,6 @@ def test_what_ranks_by_rollouts_wants_them_of_the_whole_pool(config_file: Path, 
         ("train.steps", ["--set train.steps", "key.path=value"]),
         ("name.x=1", ["--set name.x=1", "`name` is a value"]),
         ("prompts.train.7.count=1", ["prompts.train.7.count=1", "7"]),
-        (
-            "influence={type: exact, cascade: {blocks: 1, trajectories: 4, keep: 1.0e+9}}",
-            ["influence.cascade.keep=1000000000.0 times selection.alpha", "scored twice; lower keep"],
-        ),
         ("tracking=[{type: board}]", ["tracking", "'board'", "tensorboard"]),
         ("tracking=[{type: wandb, mode: shared}]", ["tracking.0.mode = 'shared'", "'offline' or 'online'"]),
         ("task_runner={type: dask}", ["address=None and workers=None", "give the address of a scheduler, or how many"]),

@@ -23,7 +23,7 @@ def print_dry_run(console: Console, config: RunConfig) -> None:
     """Nothing is written, nothing is loaded."""
     train, offline = config.train, config.offline
     selection = config.selection
-    by, held_out = selection.type, ""
+    by, held_out = str(selection.type), ""
     if isinstance(selection, InfluenceSelection):
         by, held_out = f"{config.influence.type} influence", f", {offline.validation_samples} of each validation prompt"
     whose = "each training prompt"

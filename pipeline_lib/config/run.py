@@ -47,10 +47,21 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def cascade_leaves_prompts_out(self) -> RunConfig:
         cascade = self.influence.cascade if isinstance(self.influence, ExactInfluence) else None
-        if cascade is not None and cascade.keep * self.selection.alpha >= 1:
+        if self.selection.type != "influence" or cascade is None:
+            return self
+        if cascade.keep * self.selection.alpha >= 1:
             raise ValueError(
                 f"influence.cascade.keep={cascade.keep} times selection.alpha={self.selection.alpha} is the whole "
                 "pool, which would be scored twice; lower keep, or leave the cascade out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def influence_is_selected_by(self) -> RunConfig:
+        if "influence" in self.model_fields_set and "selection" not in self.model_fields_set:
+            raise ValueError(
+                "influence is set and selection is not, which by default goes by relevance and measures no influence; "
+                "add selection: {type: influence}, or leave influence out"
             )
         return self
 

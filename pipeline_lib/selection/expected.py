@@ -20,8 +20,9 @@ def features(states_ND: np.ndarray, n_tokens_N: np.ndarray) -> np.ndarray:
 
 
 def expected(features_NF: np.ndarray, seen_N: np.ndarray, value_N: np.ndarray) -> np.ndarray:
-    """[N] ridge regression of `value_N`, which counts where `seen_N` alone; its penalty is the one of PENALTIES with
-    the least squared error on prompts left out one at a time.
+    """[N] ridge regression of `value_N`, which counts where `seen_N` alone, and never beyond the least and the greatest
+    seen; its penalty is the one of PENALTIES with the least squared error on prompts left out one at a time, the
+    greatest such one.
 
     With one prompt seen it is that one's value, with none 0.
     """
@@ -37,6 +38,7 @@ def expected(features_NF: np.ndarray, seen_N: np.ndarray, value_N: np.ndarray) -
     # A prompt's pull on its own fitted value: left out, its residual is the residual over 1 minus that.
     leverage_PS = 1 / len(rest_S) + shrunk_PR @ np.square(U_SR).T
     error_P = np.square((rest_S - fitted_PS) / np.maximum(1 - leverage_PS, 1e-9)).mean(axis=1)
-    best = int(error_P.argmin())
+    best = int(np.flatnonzero(error_P <= error_P.min() * (1 + 1e-9))[-1])
     weights_F = V_RF.T @ (shrunk_PR[best] / np.where(s_R > 0, s_R, np.inf) * (U_SR.T @ rest_S))
-    return mean + (features_NF - center_F) @ weights_F
+    told_N = mean + (features_NF - center_F) @ weights_F
+    return np.clip(told_N, value_N[seen_N].min(), value_N[seen_N].max())

@@ -21,6 +21,10 @@ from pipeline_lib.selection.strategy import (
 
 OTHERS = 4
 """Completions that what like prompts have shown is worth, beside a prompt's own."""
+OLDER = 0.5
+"""What a completion of an older policy counts beside one of the newest: that a gold is wrong does not change."""
+LEAST_GAIN = 1e-6
+"""So that where nothing is to be gained relevance ranks."""
 
 
 def expected_gain(pass_rate_N: np.ndarray, n_N: np.ndarray, horizon: float) -> np.ndarray:
@@ -45,12 +49,13 @@ def score_relevance(config: RelevanceSelection, candidates: Candidates, seed: Se
             "relevance; run the relevance step first, or select by learnability, pass_rate, random or all"
         )
     gain_N, tokens_N = foreseen(candidates, likeness, config.horizon)
-    worth_N = gain_N / tokens_N if config.per_token else gain_N
+    worth_N = np.maximum(gain_N, LEAST_GAIN) / (tokens_N if config.per_token else 1.0)
     worth_NV = likeness.relevance_NV * worth_N[:, None]
-    # Whatever is worth nothing to a set shares its last rank: there, ties broken by id would fuse into places.
+    # What is not of a set's kind shares its last rank: there, ties broken by id would fuse into places.
     rank_NV = np.where(worth_NV > 0, ranks_by_set(worth_NV, candidates.prompt_ids), len(candidates))
     gains = pa.array([f"{gain:.3f}" for gain in gain_N], pa.string())
-    known = pc.if_else(pa.array(candidates.n > 0), pass_rate_words(candidates), "not rolled out yet")
+    ungraded = pc.if_else(pa.array(np.isnan(candidates.tokens)), "not rolled out yet", "nothing graded yet")
+    known = pc.if_else(pa.array(candidates.n > 0), pass_rate_words(candidates), ungraded)
     return Scored(
         reciprocal_rank_fusion(rank_NV, config.rrf_k),
         joined(best_set_words(candidates, rank_NV), ", expected gain ", gains, ", ", known),
@@ -61,9 +66,9 @@ def score_relevance(config: RelevanceSelection, candidates: Candidates, seed: Se
 def foreseen(candidates: Candidates, likeness: Likeness, horizon: float) -> tuple[np.ndarray, np.ndarray]:
     """[N] gain of a prompt's pass rate, and tokens of a completion, if it were rolled out now.
 
-    A group without signal has shown no gain: too hard or a wrong gold, or known already. What the newest rollouts
-    showed of a prompt counts beside OTHERS completions' worth of what they showed of prompts like it; older
-    rollouts count no more, for the policy has moved since.
+    A group without signal has shown no gain: too hard or a wrong gold, or known already. What a prompt showed counts
+    beside OTHERS completions' worth of what the newest rollouts showed of prompts like it, and less where an older
+    policy's rollouts showed it.
     """
     by_id = np.argsort(candidates.prompt_ids)  # so that the order of the pool does not show in the last bits
     features_NF = features(likeness.states_ND[by_id], likeness.n_tokens_N[by_id])
@@ -75,7 +80,7 @@ def foreseen(candidates: Candidates, likeness: Likeness, horizon: float) -> tupl
         return told_N
 
     shown_N = expected_gain(candidates.pass_rate, candidates.n, horizon) * candidates.has_signal
-    n_N = np.where(seen_N, candidates.n, 0)
-    gain_N = (n_N * shown_N + OTHERS * np.maximum(of_like_prompts(shown_N), 0.0)) / (n_N + OTHERS)
+    weight_N = candidates.n * np.where(likeness.fresh_N, 1.0, OLDER)
+    gain_N = (weight_N * shown_N + OTHERS * of_like_prompts(shown_N)) / (weight_N + OTHERS)
     length_N = np.log(np.maximum(candidates.tokens, 1.0))
     return gain_N, np.exp(np.where(seen_N, length_N, of_like_prompts(length_N)))

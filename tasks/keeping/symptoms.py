@@ -199,10 +199,12 @@ def _why_few_skips(patient: Patient, row: dict[str, Any], sampler: dict[str, Any
     known = patient.known.get(row["stage"], 1.0)
     if known < MOSTLY:
         found = True
+        rolled_out = patient.config.get("offline", {}).get("prompts")
+        cause = "the history was not joined" if rolled_out is None else f"only {rolled_out} prompts were rolled out"
+        remedy = "keep the prompts' data_source and text as they were: they are the key"
         yield (
-            f"the history was not joined: of {known:.0%} of the selected a pass rate was known before the stage",
-            "raise offline.prompts or leave it out; keep the prompts' data_source and text as they were, for they are "
-            "the key",
+            f"{cause}: of {known:.0%} of the selected a pass rate was known before the stage",
+            remedy if rolled_out is None else "raise offline.prompts, or take the sampler posterior with a prior",
         )
     epochs = row["prompts_proposed"] / max(1, row["n_selected"] or 0)
     if epochs < 2:

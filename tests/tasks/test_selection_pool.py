@@ -86,8 +86,8 @@ def pool_of(warehouse: Warehouse, compared_by: str | None = "score") -> Candidat
     return step._candidates(Workshop(step, warehouse, get_reporter()))
 
 
-def latest(rows: dict[tuple[str, str, int], dict[str, Any]], prompt_id: str) -> dict[str, Any]:
-    of_prompt = [row for (_, i, _), row in rows.items() if i == prompt_id]
+def latest_graded(rows: dict[tuple[str, str, int], dict[str, Any]], prompt_id: str) -> dict[str, Any]:
+    of_prompt = [row for (_, i, _), row in rows.items() if i == prompt_id and row["n"]]
     return max(of_prompt, key=lambda row: (STEPS.index(row["fingerprint"]), row["step"]))
 
 
@@ -144,7 +144,7 @@ def test_the_pool_is_what_is_known_of_each_prompt_by_now(
     of_the_last = {row["prompt_id"] for row in rows.values() if row["fingerprint"] == "trained" and row["n"]}
     assert {i for i, fresh in zip(compared.prompt_ids, compared.likeness.fresh_N, strict=True) if fresh} == of_the_last
     for i, has_signal in zip(compared.prompt_ids, compared.has_signal, strict=True):
-        assert has_signal == latest(rows, i)["has_signal"], "of whichever step is the last"
+        assert has_signal == latest_graded(rows, i)["has_signal"], "of the group that the pass rate is of"
     unscored = pool_of(warehouse, None)
     assert unscored.rank_NV is None and unscored.likeness is None
     assert sorted(unscored.prompt_ids) == sorted(pool.prompt_ids)

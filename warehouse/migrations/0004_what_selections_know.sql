@@ -14,9 +14,13 @@ WITH named AS (
     SELECT fingerprint AS selection, inputs, unnest(json_keys(inputs)) AS key FROM steps WHERE name = 'select'
 ),
 history AS (
-    SELECT selection, inputs->>key AS fingerprint, replace(key, 'history_', '')::INTEGER AS age
+    -- The first warehouses name the offline rollouts, then the trained stages.
+    SELECT
+        selection,
+        inputs->>key AS fingerprint,
+        CASE WHEN key = 'rollouts_train' THEN 0 ELSE regexp_extract(key, '\d+$')::INTEGER END AS age
     FROM named
-    WHERE starts_with(key, 'history_')
+    WHERE regexp_full_match(key, 'history_\d+|rollouts_train|train_\d+')
 ),
 known AS (
     SELECT selection, prompt_id, arg_max(n_correct / n, (age, step)) AS pass_rate

@@ -1,6 +1,7 @@
 -- Share of hard prompts among those that the sampler skipped or rolled out, by stage, by what was known before it.
 -- $run VARCHAR: name of the run
 -- $hard DOUBLE = 0.2: a prompt is hard whose last known pass rate is at most that
+-- share_hard is of the decisions on prompts whose pass rate was known.
 WITH decided AS (
     SELECT run_steps.stage, decisions.prompt_id, decisions.keep, sum(decisions.n_decisions) AS n
     FROM decision_totals AS decisions
@@ -17,8 +18,8 @@ SELECT
     sum(n)::BIGINT AS n_decisions,
     count(*) AS n_prompts,
     coalesce(sum(n) FILTER (pass_rate <= $hard), 0)::BIGINT AS n_hard,
-    coalesce(sum(n) FILTER (pass_rate <= $hard), 0) / sum(n) AS share_hard
+    coalesce(sum(n) FILTER (pass_rate <= $hard), 0) / sum(n) FILTER (pass_rate IS NOT NULL) AS share_hard
 FROM decided
-JOIN known USING (stage, prompt_id)
+LEFT JOIN known USING (stage, prompt_id)
 GROUP BY stage, keep
 ORDER BY stage, decision;
