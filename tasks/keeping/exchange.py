@@ -37,6 +37,25 @@ COLUMNS = """
     SELECT table_name, list(column_name) AS columns FROM duckdb_columns()
     WHERE NOT internal AND table_name IN (SELECT table_name FROM duckdb_tables()) GROUP BY ALL ORDER BY ALL
 """
+SAYS_WHAT_IT_KNEW = 4
+"""The first schema version whose selections have the pass rate that was known."""
+WHAT_IT_KNEW = """
+    WITH named AS (
+        SELECT fingerprint AS selection, inputs, unnest(json_keys(inputs)) AS key
+        FROM steps WHERE list_contains($selections, fingerprint)
+    ),
+    history AS (
+        SELECT selection, inputs->>key AS fingerprint, regexp_extract(key, '\\d+$')::INTEGER AS age
+        FROM named WHERE regexp_full_match(key, 'history_\\d+')
+    ),
+    known AS (
+        SELECT selection AS fingerprint, prompt_id, arg_max(n_correct / n, (age, step)) AS pass_rate
+        FROM rollout_stats JOIN history USING (fingerprint) WHERE n > 0 GROUP BY ALL
+    )
+    SELECT selections.* REPLACE (known.pass_rate AS pass_rate)
+    FROM selections JOIN known USING (fingerprint, prompt_id)
+"""
+"""As migration 0004 has it for those that were there already."""
 
 
 def export_run(warehouse: Warehouse, run_id: str, file: Path) -> dict[str, int]:
@@ -79,6 +98,9 @@ def import_run(warehouse: Warehouse, file: Path, run_id: str | None = None) -> t
     if warehouse.query("SELECT 1 FROM runs WHERE run_id = $1", [name]).num_rows:
         del added["runs"]
     warehouse.write(added)
+    if manifest["schema_version"] < SAYS_WHAT_IT_KNEW:
+        selections = added["selections"]["fingerprint"].unique().to_pylist()
+        warehouse.write({"selections": warehouse.query(WHAT_IT_KNEW, {"selections": selections})})
     warehouse.publish()
     return name, {table_name: table.num_rows for table_name, table in added.items()}
 

@@ -45,6 +45,7 @@ def add_step(
     policy: str | None = None,
     used: bool = False,
     status: str = "completed",
+    inputs: dict[str, str] | None = None,
 ) -> None:
     """With `shards` of rollouts, `parts` of scores, or a trained policy and one checkpoint."""
     root = warehouse.root
@@ -75,7 +76,8 @@ def add_step(
         checkpoint.mkdir(parents=True)
         (checkpoint / "state.pt").write_bytes(b"state")
         write_marker(checkpoint)
-    row = {"fingerprint": fingerprint, "name": name, "status": status, "settings": "{}", "inputs": "{}"}
+    row = {"fingerprint": fingerprint, "name": name, "status": status, "settings": "{}"}
+    row |= {"inputs": json.dumps(inputs or {})}
     row |= {"outputs": json.dumps(outputs), "attempts": 1, "started_at": NOW, "finished_at": NOW}
     warehouse.write({**tables, "steps": table(row)}, fingerprint=fingerprint)
     if used:

@@ -7,6 +7,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from kept_root import add_step, kept_root
 from warehouse_rows import decision, evaluation, prompt, run, selection, similarity, stats, table, train_step
@@ -102,6 +104,39 @@ def test_another_run_of_that_name_is_refused_and_another_name_is_taken(packed: P
     assert content(ours)["steps"] == []
     assert import_run(ours, packed, "ada")[0] == "ada"
     assert {row["run_id"] for row in content(ours)["run_steps"]} == {"ada"}
+
+
+def test_selections_of_an_older_export_get_what_their_history_knew(tmp_path: Path) -> None:
+    """Offline 1 of 4; the first stage 3 of 4; what the selection's own stage trained on was not known to it."""
+    theirs = kept_root(tmp_path / "theirs")
+    history = {"history_0": "pool", "history_1": "train", "ranks": "r"}
+    theirs.write(
+        {
+            "rollout_stats": table(
+                stats("pool", "p0", 1),
+                stats("pool", "p1", 2),
+                stats("train", "p0", 3, step=2, phase="train"),
+                stats("later", "p0", 4, step=1, phase="train"),
+            ),
+            "selections": table(*(selection("chosen", p, 1, selected=True, pass_rate=0.9) for p in ("p0", "p1", "p9"))),
+            "run_steps": table({"run_id": "demo", "stage": 2, "name": "select", "fingerprint": "chosen"}),
+        }
+    )
+    add_step(theirs, "chosen", "select", inputs=history)
+    theirs.publish()
+    export_run(theirs, "demo", tmp_path / "new.zip")
+    with zipfile.ZipFile(tmp_path / "new.zip") as new, zipfile.ZipFile(tmp_path / "old.zip", "w") as old:
+        manifest = json.loads(new.read(MANIFEST)) | {"schema_version": 3}
+        del manifest["rows"]["prompt_states"]
+        old.writestr(MANIFEST, json.dumps(manifest))
+        for name in manifest["rows"]:
+            rows = pq.read_table(pa.BufferReader(new.read(f"{name}.parquet")))
+            with old.open(f"{name}.parquet", "w") as stream:
+                pq.write_table(rows.drop_columns("pass_rate") if name == "selections" else rows, stream)
+    ours = Warehouse(tmp_path / "ours")
+    import_run(ours, tmp_path / "old.zip")
+    known = {row["prompt_id"]: row["pass_rate"] for row in content(ours)["selections"]}
+    assert known == {"p0": 0.75, "p1": 0.5, "p9": None}
 
 
 def test_what_is_no_export_or_of_a_newer_schema_is_refused_in_words(packed: Path, tmp_path: Path) -> None:

@@ -42,9 +42,14 @@ def healthy() -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def symptoms(tmp_path: Path, rows: dict[str, list[dict[str, Any]]], sampler: dict[str, Any] = SAMPLER) -> list[Symptom]:
+def symptoms(
+    tmp_path: Path,
+    rows: dict[str, list[dict[str, Any]]],
+    sampler: dict[str, Any] = SAMPLER,
+    rolled_out: int | None = None,
+) -> list[Symptom]:
     warehouse = Warehouse(tmp_path)
-    config = json.dumps({"train": {"sampler": sampler}})
+    config = json.dumps({"train": {"sampler": sampler}, "offline": {"prompts": rolled_out}})
     step = {"status": "completed", "settings": "{}", "inputs": "{}", "attempts": 1, "started_at": NOW}
     names = {name: name.rstrip("01") for name in STEPS}
     warehouse.write(
@@ -135,6 +140,15 @@ def test_a_history_that_was_not_joined_and_too_few_epochs_are_causes(tmp_path: P
     causes = [symptom.cause for symptom in symptoms(tmp_path, rows)]
     assert causes[0].startswith("the history was not joined: of 0% of the selected")
     assert causes[1] == "too few epochs: each of 4 selected prompts was met 1.0 times"
+
+
+def test_few_offline_rollouts_are_a_cause_of_few_skips(tmp_path: Path) -> None:
+    rows = healthy()
+    set_all(rows["selections"], pass_rate=None)
+    set_all(rows["train_steps"], **FEW_SKIPS)
+    [symptom] = symptoms(tmp_path, rows, rolled_out=2)
+    assert symptom.cause.startswith("only 2 prompts were rolled out: of 0% of the selected a pass rate was known")
+    assert "offline.prompts" in symptom.remedy
 
 
 @pytest.mark.parametrize(

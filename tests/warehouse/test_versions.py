@@ -142,9 +142,17 @@ def test_one_killed_over_its_migration_is_brought_up_by_the_next(when: str, new:
     assert rows_of(tmp_path / "warehouse.version-1.duckdb") == before
 
 
-def test_what_selections_of_version_3_knew_is_that_of_their_history(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "history",
+    [
+        {"rollouts_train_0": "later", "history_0": "offline", "history_1": "train"},
+        {"rollouts_train": "offline", "train_1": "train"},
+    ],
+    ids=["version 3", "the first"],
+)
+def test_what_selections_knew_is_that_of_their_history(tmp_path: Path, history: dict[str, str]) -> None:
     """Offline a 1/4, b 2/4, c ungraded; of the second history step a 0/4 then 3/4; a later step was not known."""
-    inputs = json.dumps({"ingest": "i", "rollouts_train_0": "later", "history_0": "offline", "history_1": "train"})
+    inputs = json.dumps({"ingest": "i", "history_of": "no step"} | history)
     with duckdb.connect(str(written_by(HERE / "versions" / "0003.sql", tmp_path).path)) as connection:
         connection.execute("DELETE FROM selections; DELETE FROM rollout_stats")
         connection.execute(
