@@ -197,6 +197,7 @@ ASKED: Mapping[str, pa.Table] = {
         decision("tr1", 4, "f", keep=False, reason="zero_variance"),
         decision("tr2", 1, "e", keep=False, reason="zero_variance"),
         decision("tr2", 2, "e", keep=False, reason="zero_variance"),
+        decision("tr2", 3, "new", keep=True, reason="explored"),
     ),
 }
 

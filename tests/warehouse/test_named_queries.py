@@ -105,13 +105,14 @@ def test_selected_and_skipped(tmp_path: Any) -> None:
 
 
 def test_hard_among_skipped(warehouse: Warehouse) -> None:
-    # Known before: stage 1 a 0, b 1, f 0; stage 2 e 1/4.
+    # Known before: stage 1 a 0, b 1, f 0; stage 2 e 1/4, of another prompt nothing.
     assert values(asked(warehouse, "hard_among_skipped", run="r")) == approx(
         (1, "rolled_out", 1, 1, 1, 1.0),
         (1, "skipped", 3, 2, 1, 1 / 3),
+        (2, "rolled_out", 1, 1, 0, None),
         (2, "skipped", 2, 1, 0, 0.0),
     )
-    assert values(asked(warehouse, "hard_among_skipped", run="r", hard="0.25"))[2] == (2, "skipped", 2, 1, 2, 1.0)
+    assert values(asked(warehouse, "hard_among_skipped", run="r", hard="0.25"))[3] == (2, "skipped", 2, 1, 2, 1.0)
 
 
 def test_wasted_rollouts(warehouse: Warehouse) -> None:
