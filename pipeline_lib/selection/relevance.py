@@ -11,13 +11,7 @@ from pipeline_lib.selection.candidates import Candidates, Likeness
 from pipeline_lib.selection.expected import expected, features
 from pipeline_lib.selection.influence import reciprocal_rank_fusion
 from pipeline_lib.selection.ranks import ranks_by_set
-from pipeline_lib.selection.strategy import (
-    Scored,
-    Seed,
-    best_set_words,
-    joined,
-    pass_rate_words,
-)
+from pipeline_lib.selection.strategy import Scored, Seed, best_set_words, joined, pass_rate_words
 
 OTHERS = 4
 """Completions that what like prompts have shown is worth, beside a prompt's own."""
@@ -70,7 +64,8 @@ def foreseen(candidates: Candidates, likeness: Likeness, horizon: float) -> tupl
     beside OTHERS completions' worth of what the newest rollouts showed of prompts like it, and less where an older
     policy's rollouts showed it.
     """
-    by_id = np.argsort(candidates.prompt_ids)  # so that the order of the pool does not show in the last bits
+    # So that the order of the pool does not show in the last bits.
+    by_id = pc.sort_indices(pa.array(candidates.prompt_ids, pa.string())).to_numpy()
     features_NF = features(likeness.states_ND[by_id], likeness.n_tokens_N[by_id])
     seen_N = likeness.fresh_N & (candidates.n > 0)
 
