@@ -9,13 +9,13 @@ from pipeline_lib.selection.diagnosis import diagnose
 from tasks.step import Done, Step, Work, Workshop, fingerprints
 
 POOL = """
-    SELECT prompt_id, selections.score, selections.selected,
+    SELECT selections.prompt_id, selections.score, selections.selected,
            coalesce(arg_max(collected.has_signal, list_position($2, collected.fingerprint)), false) AS has_signal
     FROM selections
     LEFT JOIN rollout_stats AS collected
         ON collected.prompt_id = selections.prompt_id AND list_contains($2, collected.fingerprint)
     WHERE selections.fingerprint = $1
-    GROUP BY ALL ORDER BY prompt_id
+    GROUP BY ALL ORDER BY selections.prompt_id
 """
 
 COSINES = """

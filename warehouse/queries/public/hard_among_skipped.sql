@@ -10,7 +10,10 @@ WITH decided AS (
     GROUP BY ALL
 ),
 known AS (
-    SELECT stage, prompt_id, pass_rate FROM selection_history WHERE run_id = $run AND pass_rate IS NOT NULL
+    SELECT run_steps.stage, selections.prompt_id, selections.pass_rate
+    FROM selections
+    JOIN run_steps USING (fingerprint)
+    WHERE run_steps.run_id = $run AND pass_rate IS NOT NULL
 )
 SELECT
     stage,

@@ -1,7 +1,10 @@
 -- Influence against difficulty: mean cosine and share selected by stage, validation set and known pass rate.
 -- $run VARCHAR: name of the run
 WITH known AS (
-    SELECT stage, prompt_id, selected, pass_rate FROM selection_history WHERE run_id = $run AND pass_rate IS NOT NULL
+    SELECT run_steps.stage, selections.prompt_id, selections.selected, selections.pass_rate
+    FROM selections
+    JOIN run_steps USING (fingerprint)
+    WHERE run_steps.run_id = $run AND pass_rate IS NOT NULL
 ),
 scores AS (
     SELECT run_steps.stage, scores.prompt_id, scores.validation_set, scores.cosine, scores.norm
