@@ -32,6 +32,17 @@ def test_a_file_is_whole_only_where_it_is_there_to_its_end(written: Path, tmp_pa
         assert not is_whole(cut)
 
 
+@pytest.mark.parametrize("change", [4, 128])
+def test_a_changed_bit_of_any_byte_is_noticed_or_changes_nothing(written: Path, change: int) -> None:
+    """The names of columns and the number of rows stand in the footer, which has no checksum of its own."""
+    content = written.read_bytes()
+    other = {place: written.with_name(f"other-{change}-{place}.parquet") for place in range(len(content))}
+    for place, path in other.items():
+        path.write_bytes(content[:place] + bytes([content[place] ^ change]) + content[place + 1 :])
+    assert all(pq.read_table(path).equals(TABLE) for path in other.values() if is_whole(path))
+    assert not is_whole(other[content.rindex(b"prompt_id", 0, content.index(b"dots"))]), "a column of another name"
+
+
 @settings(max_examples=200)
 @given(st.data())
 def test_another_byte_anywhere_is_noticed_or_changes_nothing(written: Path, data: st.DataObject) -> None:

@@ -19,6 +19,7 @@ TYPES = {
     "INTEGER": (pa.int32(), [-1, 0, 7]),
     "BIGINT": (pa.int64(), [0, 1 << 40]),
     "DOUBLE": (pa.float64(), [-0.5, 0.0, 1e300]),
+    "FLOAT[]": (pa.list_(pa.float32()), [[], [0.5, -2.0], [0.25]]),
     "BOOLEAN": (pa.bool_(), [False, True]),
     "TIMESTAMP WITH TIME ZONE": (pa.timestamp("us", "UTC"), [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2)]),
 }
