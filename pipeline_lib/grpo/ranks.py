@@ -42,3 +42,13 @@ def join_ranks(device: torch.device) -> Ranks:
         return Ranks()
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     return Ranks(dist.get_rank(), dist.get_world_size())
+
+
+def leave_ranks() -> None:
+    """Wait for the others, then end what joins the processes.
+
+    Python ends without waiting for gloo's threads, and one of them that is still there aborts its process.
+    """
+    if dist.is_initialized():
+        dist.barrier()
+        dist.destroy_process_group()
