@@ -47,9 +47,8 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def cascade_leaves_prompts_out(self) -> RunConfig:
         cascade = self.influence.cascade if isinstance(self.influence, ExactInfluence) else None
-        if self.selection.type != "influence" or cascade is None:
-            return self
-        if cascade.keep * self.selection.alpha >= 1:
+        scores = self.selection.type == "influence"
+        if scores and cascade is not None and cascade.keep * self.selection.alpha >= 1:
             raise ValueError(
                 f"influence.cascade.keep={cascade.keep} times selection.alpha={self.selection.alpha} is the whole "
                 "pool, which would be scored twice; lower keep, or leave the cascade out"
