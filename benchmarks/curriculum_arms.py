@@ -89,8 +89,8 @@ class Arm:
         likeness: Likeness | None = None,
     ) -> list[str]:
         """`prompt_ids` are those that there are to choose from, `measured` and `likeness` are of them; `signal` has
-        those whose first rollouts differed, or newest ones for `likeness`, `tokens` the newest mean length of
-        completions."""
+        those whose first rollouts differed, or newest ones of any age for `likeness`, `tokens` the newest mean length
+        of completions."""
         n = np.array([pass_rate[i][0] for i in prompt_ids])
         right = np.array([pass_rate[i][1] for i in prompt_ids])
         p = np.divide(right, n, out=np.full(len(n), np.nan), where=n > 0)

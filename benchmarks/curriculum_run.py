@@ -279,7 +279,7 @@ def run(
             with curriculum.cost.timed():
                 if read is not None:
                     fresh = {group.prompt_id for group in newest if group.graded}
-                    signal = frozenset(i for i in fresh if 0 < curriculum.pass_rate[i][1] < curriculum.pass_rate[i][0])
+                    signal = frozenset(i for i, (n, right) in curriculum.pass_rate.items() if 0 < right < n)
                     likeness = Likeness(*read, np.array([i in fresh for i in asked]))
                 selected = arm.select(
                     asked,

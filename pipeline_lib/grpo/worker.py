@@ -53,7 +53,7 @@ def main() -> None:
 
 def _train(directory: Path, launcher: int, *, launched: bool) -> None:
     # Verifier processes import this module again; they have no use for torch.
-    from pipeline_lib.grpo.ranks import leave_ranks
+    from pipeline_lib.grpo.ranks import end_together
     from pipeline_lib.grpo.stage import run_job
 
     with ExitStack() as held:
@@ -63,7 +63,8 @@ def _train(directory: Path, launcher: int, *, launched: bool) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             run_job(directory, _stop_if_abandoned(launcher), launched=launched)
-            leave_ranks()
+            if launched:
+                end_together()
         except Exception as error:
             _tell(directory, f"{type(error).__name__}: {error}")
             raise

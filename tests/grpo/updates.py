@@ -17,7 +17,7 @@ from pipeline_lib.config import Train
 from pipeline_lib.grpo.backends import make_backend
 from pipeline_lib.grpo.checkpoint import load_checkpoint, save_checkpoint
 from pipeline_lib.grpo.lora import add_adapters
-from pipeline_lib.grpo.ranks import Ranks, join_ranks, leave_ranks
+from pipeline_lib.grpo.ranks import Ranks, end_together, join_ranks
 from pipeline_lib.grpo.trained import Trained
 from pipeline_lib.grpo.update import update_policy
 
@@ -45,7 +45,7 @@ def main() -> None:
     if ranks.first:
         whole = torch.cat([p.detach().flatten() for p in backend.trained.policy.model.parameters()])
         output.write_text(json.dumps({"steps": losses, "parameters": whole.tolist()}))
-    leave_ranks()
+    end_together()
 
 
 if __name__ == "__main__":
