@@ -45,8 +45,8 @@ def main() -> None:
     if ranks.first:
         whole = torch.cat([p.detach().flatten() for p in backend.trained.policy.model.parameters()])
         output.write_text(json.dumps({"steps": losses, "parameters": whole.tolist()}))
-    end_together()
 
 
 if __name__ == "__main__":
     main()
+    end_together()
