@@ -1,6 +1,6 @@
 r"""Math: the last \boxed{}, else the line after the last `####`, else the last `Answer:` line; nothing else.
 
-Equal strings and plain numbers are settled at once; math-verify, which may hang, is asked for the rest.
+Equal strings, plain numbers and words are settled at once; math-verify, which may hang, is asked for the rest.
 """
 
 from __future__ import annotations
@@ -14,6 +14,16 @@ from pipeline_lib.rewards.verifier import RIGHT, UNPARSEABLE, WRONG, Verifier
 
 # GSM8K's `#### 18 dollars`: the unit is not part of the answer.
 _UNIT_WORDS = re.compile(r"(?<=[0-9])\s+[A-Za-z][A-Za-z ]*\.?$")
+_IN_TEXT = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf)\s*\{([^{}]*)\}")
+_WORDS = re.compile(r"(?=.*[^\W\d_]{3})[^\W\d_]+(?:[ '’-][^\W\d_]+)*")
+
+
+def _words(text: str) -> str | None:
+    """Words in one case and without their spaces; None where the text is more, or may be a product of two variables."""
+    folded = fold(text).removesuffix(".")
+    inside = _IN_TEXT.fullmatch(folded)
+    plain = inside[1].strip().removesuffix(".") if inside else folded
+    return plain.replace(" ", "").casefold() if _WORDS.fullmatch(plain) else None
 
 
 class Math(Verifier):
@@ -41,6 +51,9 @@ class Math(Verifier):
     def settle(self, prompt: Prompt, answer: str) -> Verdict | None:
         if fold(answer) == fold(prompt.gold):
             return RIGHT
+        # To math-verify Paris is a product of five variables, and Sirap the same one.
+        if (gold_words := _words(prompt.gold)) is not None and (words := _words(answer)) is not None:
+            return RIGHT if words == gold_words else WRONG
         gold_number, number = plain_number(prompt.gold), plain_number(answer)
         if gold_number is None or number is None:
             return None

@@ -85,6 +85,12 @@ def test_numeric_is_exact_unless_told() -> None:
         ("x^2+2x+1", r"\boxed{(x-1)^2}", WRONG),
         (r"\{1,2\}", r"\boxed{\{2, 1\}}", RIGHT),
         ("34", r"\boxed{\frac{}{)(}}", UNPARSEABLE),
+        ("Paris", r"\boxed{Sirap}", WRONG),
+        ("Paris", r"\boxed{\text{paris.}}", RIGHT),
+        (r"\text{New York}", "Answer: new york.", RIGHT),
+        ("east", r"\boxed{\text{seat}}", WRONG),
+        ("ab", r"\boxed{ba}", RIGHT),
+        ("x-y-z", r"\boxed{-z+x-y}", RIGHT),
     ],
 )
 def test_math(gold: str, completion: str, verdict: Verdict) -> None:
