@@ -36,7 +36,8 @@ RESULTS = Path(__file__).parent / "results" / "curriculum.json"
 FULL = ("full", "full 16")
 """What costs are compared with: the full pool, at the batch size of the other arms and at half of it."""
 EQUAL_STEPS = 50
-"""Where arms are compared step by step: half way, before most have come to where they end."""
+"""Where arms are compared step by step: half way, before most have come to where they end. At equal cost they are where
+the full pool has made its last step."""
 RISE = 0.9
 """Share of the way from the start to the full pool's best, which itself is reached late and by chance."""
 Curves = dict[int, list[dict[str, float]]]
@@ -98,21 +99,27 @@ def summary(root: Path) -> dict[str, dict[str, Any]]:
     for world in WORLDS:
         runs = {arm: {r["seed"]: r for r in _results(root, world, arm)} for arm in ARMS}
         curves = {arm: {seed: r["curve"] for seed, r in by_seed.items()} for arm, by_seed in runs.items()}
+        budgets = {seed: curve[-1]["forwards"] for seed, curve in curves["full"].items()}
+        at_steps = {
+            arm: {seed: accuracy_at(curve, "step", EQUAL_STEPS) for seed, curve in by_seed.items()}
+            for arm, by_seed in curves.items()
+        }
+        at_cost = {
+            arm: {seed: accuracy_at(by_seed[seed], "forwards", budgets[seed]) for seed in by_seed.keys() & budgets}
+            for arm, by_seed in curves.items()
+        }
         for arm, by_seed in runs.items():
             if not by_seed:
                 continue
-            at_steps = {seed: accuracy_at(curve, "step", EQUAL_STEPS) for seed, curve in curves[arm].items()}
-            gains = [
-                at_steps[seed] - accuracy_at(other, "step", EQUAL_STEPS)
-                for seed, other in curves["learnability"].items()
-                if seed in by_seed
-            ]
             found.setdefault(world, {})[arm] = {
                 "seeds": len(by_seed),
                 "start": mean_and_error([r["curve"][0]["targeted"] for r in by_seed.values()]),
-                "targeted at equal steps": mean_and_error(list(at_steps.values())),
+                "targeted at equal steps": mean_and_error(list(at_steps[arm].values())),
+                "targeted at equal cost": mean_and_error(list(at_cost[arm].values())) if at_cost[arm] else None,
                 "untargeted": mean_and_error([r["curve"][-1]["untargeted"] for r in by_seed.values()]),
-                "minus learnability": mean_and_error(gains) if gains else None,
+                "minus learnability": minus(at_steps[arm], at_steps["learnability"]),
+                "minus learnability, equal cost": minus(at_cost[arm], at_cost["learnability"]),
+                "minus full, equal cost": minus(at_cost[arm], at_cost["full"]),
                 "cheaper": {
                     full: {
                         f"{share:.0%}": times_cheaper(curves[full], curves[arm], share) for share in (0.5, RISE, 1.0)
@@ -128,6 +135,12 @@ def summary(root: Path) -> dict[str, dict[str, Any]]:
                 "seconds": mean_and_error([r["seconds"] for r in by_seed.values()]),
             }
     return found
+
+
+def minus(own: dict[int, float], other: dict[int, float]) -> tuple[float, float] | None:
+    """The mean difference over the seeds that both have; None where there are none."""
+    differences = [own[seed] - other[seed] for seed in sorted(own.keys() & other.keys())]
+    return mean_and_error(differences) if differences else None
 
 
 def times_cheaper(full: Curves, own: Curves, share: float) -> dict[str, Any] | None:
@@ -162,7 +175,7 @@ def _results(root: Path, world: str, arm: str) -> list[dict[str, Any]]:
 
 
 def show(found: dict[str, dict[str, Any]]) -> None:
-    console = Console(width=170)
+    console = Console(width=200)
 
     def words(pair: tuple[float, float] | None, scale: float = 100, digits: int = 1) -> str:
         return "–" if pair is None else f"{scale * pair[0]:.{digits}f} ± {scale * pair[1]:.{digits}f}"
@@ -181,6 +194,8 @@ def show(found: dict[str, dict[str, Any]]) -> None:
             "seeds",
             "targeted, %",
             "− learnability",
+            "at full's cost",
+            "− learnability",
             *(f"× cheaper than {full}, {share:.0%}" for full in FULL for share in (RISE, 1.0)),
             "untargeted",
             "wrong",
@@ -194,6 +209,8 @@ def show(found: dict[str, dict[str, Any]]) -> None:
                 str(row["seeds"]),
                 words(row["targeted at equal steps"]),
                 words(row["minus learnability"]),
+                words(row["targeted at equal cost"]),
+                words(row["minus learnability, equal cost"]),
                 *(cheaper(row, full, share) for full in FULL for share in (RISE, 1.0)),
                 words(row["untargeted"]),
                 f"{row['wrong golds']:.2f}",
