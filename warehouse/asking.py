@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import TIMEOUT_MAX
 from typing import Any, Literal, TypeVar
 
 import duckdb
@@ -22,7 +23,8 @@ SPILL = "20GB"
 """On disk, of what does not fit into a statement's memory."""
 BATCH_ROWS = 100_000
 FIRST_WORD = re.compile(r"^\s*(\w+)", re.MULTILINE)
-COMMENTS = re.compile(r"(\s|--[^\n]*(\n|$)|/\*.*?\*/)*", re.DOTALL)
+# Possessive: a comment that could end later as well would take in the statement after it, and exponential time.
+COMMENTS = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*(?:[^*]|\*(?!/))*+\*/)*+")
 
 T = TypeVar("T")
 Parameters = Mapping[str, Any] | Sequence[Any]
@@ -125,7 +127,7 @@ class _Attended:
         started = time.monotonic()
         future = self._thread.submit(work)
         try:
-            if not wait([future], timeout=self._seconds_left).done:
+            if not wait([future], timeout=min(self._seconds_left, TIMEOUT_MAX)).done:
                 raise LimitReached("seconds", f"the statement was ended after its {self._limits.seconds:g} s")
             return future.result()
         except (duckdb.Error, OSError) as error:  # OSError from the reader, with DuckDB's text

@@ -123,6 +123,11 @@ class Warehouse:
         with closing(self._connect_to_snapshot()) as connection:
             return _fetch(connection, sql, parameters)
 
+    def snapshot_queries(self, queries: Mapping[str, str], parameters: Parameters | None = None) -> dict[str, pa.Table]:
+        """Run several as `snapshot_query` does, by name, all on one snapshot that has the tables of this code."""
+        with self._current_snapshot() as connection:
+            return {name: _fetch(connection, sql, parameters) for name, sql in queries.items()}
+
     def named_query(self, name: str, /, **parameters: Any) -> pa.Table:
         """Run queries/<name>.sql with its `$parameters` on the newest snapshot. Raises WarehouseError.
 

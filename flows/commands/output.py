@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import sys
+from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any
@@ -16,7 +17,7 @@ from rich.console import Console
 
 from flows.commands.tables import rich_table
 from pipeline_lib.atomic import new_file
-from warehouse import LimitReached
+from warehouse import LimitReached, WarehouseError
 from warehouse.asking import Answer
 
 MAX_TABLE_ROWS = 200
@@ -44,7 +45,22 @@ def check_output(form: OutputFormat, out: Path | None) -> None:
 
 
 def write_answer(console: Console, answer: Answer, form: OutputFormat, out: Path | None) -> None:
-    """Print a table, or write all rows to `out`, else to standard output; JSON is one object a line."""
+    """Print a table, or write all rows to `out`, else to standard output; JSON is one object a line.
+
+    Raises WarehouseError for what the format cannot hold: columns of one name in JSON, times beyond Python's.
+    """
+    names = answer.schema.names
+    if form == "json" and (twice := [name for name in names if names.count(name) > 1]):
+        raise WarehouseError(f"--format json: two columns are named {twice[0]!r}; tell them apart, as x AS name")
+    try:
+        _write(console, answer, form, out)
+    except (pa.ArrowException, OverflowError) as error:
+        raise WarehouseError(
+            f"--format {form}: cannot hold a value of the answer ({error}); write its column as text, as x::VARCHAR"
+        ) from error
+
+
+def _write(console: Console, answer: Answer, form: OutputFormat, out: Path | None) -> None:
     if form == "table":
         _print_table(console, answer)
     elif form == "parquet":
@@ -79,13 +95,30 @@ def _write_text(file: IO[str], answer: Answer, form: OutputFormat) -> None:
         # By column: two columns of one name are one key of a dict.
         rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
         if form == "csv":
-            writer.writerows(rows)
+            writer.writerows(map(_cell, row) for row in rows)
         else:
             for row in rows:
-                finite = {name: _finite(value) for name, value in zip(names, row, strict=True)}
-                file.write(json.dumps(finite, default=str, ensure_ascii=False) + "\n")
+                file.write(_json(dict(zip(names, row, strict=True))) + "\n")
 
 
-def _finite(value: Any) -> Any:
-    """JSON knows neither NaN nor infinity."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _cell(value: Any) -> Any:
+    return _json(value) if isinstance(value, list | dict) else value
+
+
+def _json(value: Any) -> str:
+    return json.dumps(_plain(value), default=str, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    """JSON knows neither NaN nor infinity, and numbers of one kind."""
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case dict():
+            return {key: _plain(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_plain(inner) for inner in value]
+        case _:
+            return value

@@ -37,6 +37,9 @@ def run_query(
     given = read_options(options)
     if "run" not in given and _must_be_given(query, "run"):
         given["run"] = the_run(warehouse, None)
+    for parameter in query.parameters:
+        if parameter.name in ("run", "other") and parameter.name in given:
+            the_run(warehouse, given[parameter.name])
     values = query.values(given)
     warehouse.bring_up_to_date()
     with warehouse.asking(query.sql, values, limits=limits) as answer:
@@ -51,6 +54,8 @@ def read_options(words: Sequence[str]) -> dict[str, str]:
         name, has_value, value = rest.pop(0).partition("=")
         if not name.startswith("--") or not (has_value or rest):
             raise ValueError(f"{name}: parameters have the form --name value; `rlsift query` lists them")
+        if name.removeprefix("--") in options:
+            raise ValueError(f"{name}: is given twice; give it once")
         options[name.removeprefix("--")] = value if has_value else rest.pop(0)
     return options
 

@@ -28,6 +28,8 @@ def run_sql(
     if statement is not None and file is not None:
         raise ValueError(f"give either a statement or --file {file}")
     if statement is None and file is None and sys.stdin.isatty():
+        if out is not None:
+            raise ValueError(f"--out {out}: takes the rows of one statement; give it, or --file FILE")
         from flows.commands.shell import run_shell
 
         run_shell(console, messages, warehouse, form, limits)

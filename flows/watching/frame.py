@@ -23,6 +23,8 @@ MARKS = {
     "running": ("▶", "bold cyan"),
     "failed": ("✗", "bold red"),
     "interrupted": ("■", "yellow"),
+    "imported": ("↓", "blue"),
+    "removed": ("–", "dim"),
 }
 STYLES = {"completed": "green", "running": "cyan", "waiting": "cyan", "failed": "bold red", "interrupted": "yellow"}
 INTERRUPTED = "Its process is gone; `rlsift run` goes on from there."

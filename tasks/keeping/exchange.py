@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
 
 from pipeline_lib.atomic import new_file
+from pipeline_lib.config.section import Name
 from warehouse import Warehouse, WarehouseError
 from warehouse.tables import OWN_TABLES
 from warehouse.versions import SCHEMA_VERSION
@@ -24,6 +27,8 @@ MANIFEST = "manifest.json"
 IMPORTED = "imported"
 LEFT_OUT = ("shards", *OWN_TABLES)
 """Shards are of files that stay where they are."""
+NEEDED = ("runs", "run_steps", "steps", "prompts")
+"""Tables of every schema version, without which there is no run."""
 STEPS_OF_RUN = "SELECT fingerprint FROM run_steps WHERE run_id = $run_id"
 BY_RUN = "FROM {table} WHERE run_id = $run_id"
 BY_STEP = f"FROM {{table}} WHERE fingerprint IN ({STEPS_OF_RUN})"
@@ -60,7 +65,8 @@ WHAT_IT_KNEW = """
 
 def export_run(warehouse: Warehouse, run_id: str, file: Path) -> dict[str, int]:
     """Write what the newest snapshot knows of the run to `file`; the number of rows of each table."""
-    exported = {name: warehouse.snapshot_query(sql, {"run_id": run_id}) for name, sql in _queries(warehouse).items()}
+    warehouse.bring_up_to_date()
+    exported = warehouse.snapshot_queries(_queries(warehouse), {"run_id": run_id})
     counts = {name: table.num_rows for name, table in exported.items()}
     manifest = {"run_id": run_id, "schema_version": SCHEMA_VERSION, "rows": counts}
     with new_file(file) as temporary, zipfile.ZipFile(temporary, "w") as archive:
@@ -75,15 +81,11 @@ def import_run(warehouse: Warehouse, file: Path, run_id: str | None = None) -> t
     """Add the rows of `file`, the run under its own id or as `run_id`; the id, and the number of rows of each table.
 
     Steps that the warehouse has itself stay as they are, with all their rows. Raises WarehouseError for a file that is
-    no export or of a newer schema, and for a run of that id with another config.
+    no export or of a newer schema, for a run of that id with another config, and where a prompt has another gold here.
     """
     manifest, tables = _read(file)
-    if manifest["schema_version"] > SCHEMA_VERSION:
-        raise WarehouseError(
-            f"{file}: is of schema version {manifest['schema_version']}, this rlsift knows {SCHEMA_VERSION}: "
-            "upgrade rlsift"
-        )
-    name = run_id or str(manifest["run_id"])
+    name = _run_name(manifest["run_id"] if run_id is None else run_id, file)
+    _refuse_other_golds(warehouse, tables["prompts"], file)
     _refuse_another_config(warehouse, name, tables["runs"], file)
     known = warehouse.query("SELECT fingerprint FROM steps WHERE status <> $1", [IMPORTED])["fingerprint"]
     added = {}
@@ -127,11 +129,50 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[str, pa.Table]]:
             tables = {
                 name: pq.read_table(pa.BufferReader(archive.read(f"{name}.parquet"))) for name in manifest["rows"]
             }
+            newer = manifest["schema_version"] > SCHEMA_VERSION
     except FileNotFoundError:
         raise WarehouseError(f"{file}: no such file") from None
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
         raise WarehouseError(f"{file}: is no export of a run, or is damaged ({error}); ask for it again") from None
+    if newer:
+        raise WarehouseError(
+            f"{file}: is of schema version {manifest['schema_version']}, this rlsift knows {SCHEMA_VERSION}: "
+            "upgrade rlsift"
+        )
+    problems = [f"table {name} is missing" for name in NEEDED if name not in tables]
+    problems += [f"table {name} belongs into no export" for name in LEFT_OUT if name in tables]
+    problems += [
+        f"table {name} has {table.num_rows} rows of {manifest['rows'][name]}"
+        for name, table in tables.items()
+        if table.num_rows != manifest["rows"][name]
+    ]
+    if problems:
+        raise WarehouseError(f"{file}: is no whole export of a run ({problems[0]}); ask for it again")
     return manifest, tables
+
+
+def _run_name(name: Any, file: Path) -> str:
+    try:
+        return TypeAdapter[str](Name).validate_python(name)
+    except ValidationError:
+        raise WarehouseError(
+            f"{file}: {name!r} cannot name a run: letters, digits, '_', '.' and '-', a letter or digit first, 64 at "
+            "most; import it under another name: --as NAME"
+        ) from None
+
+
+def _refuse_other_golds(warehouse: Warehouse, prompts: pa.Table, file: Path) -> None:
+    """Runs that are here go by the prompts that are here: another gold would be theirs too."""
+    here = warehouse.query("SELECT prompt_id, gold, verifier FROM prompts")
+    for theirs in (
+        prompts.select(here.column_names).join(here, "prompt_id", join_type="inner", right_suffix=" here").to_pylist()
+    ):
+        for what in ("gold", "verifier"):
+            if theirs[what] != theirs[f"{what} here"]:
+                raise WarehouseError(
+                    f"{file}: prompt {theirs['prompt_id']} has the {what} {theirs[what]!r}, and "
+                    f"{theirs[f'{what} here']!r} under {warehouse.root}; import it into another root: --root DIR"
+                )
 
 
 def _refuse_another_config(warehouse: Warehouse, run_id: str, runs: pa.Table, file: Path) -> None:

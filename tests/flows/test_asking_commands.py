@@ -202,3 +202,42 @@ def test_schema_says_what_each_column_is(capsys: pytest.CaptureFixture[str], roo
 def test_snapshot_says_where_it_is(root: Path) -> None:
     answer = rlsift("snapshot", "--root", root)
     assert (answer.returncode, answer.stdout) == (0, f"{root}/warehouse.snapshot.duckdb\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("query", "wasted_rollouts", "--run", "nope"), "no run is named 'nope' under"),
+        (("query", "run_agreement", "--run", "r", "--other", "nope"), "no run is named 'nope' under"),
+        (("query", "came_back", "--run", "r", "--run", "twin"), "--run: is given twice; give it once"),
+        (
+            ("sql", "SELECT 1 AS a, 2 AS a", "--format", "json"),
+            "two columns are named 'a'; tell them apart",
+        ),
+        (("sql", "SELECT 'infinity'::TIMESTAMP AS t"), "write its column as text, as x::VARCHAR"),
+        (("sql", "SELECT 'infinity'::TIMESTAMP AS t", "--format", "json"), "write its column as text, as x::VARCHAR"),
+    ],
+)
+def test_what_cannot_be_answered_is_told_in_words(
+    capsys: pytest.CaptureFixture[str], root: Path, arguments: Sequence[str], words: str
+) -> None:
+    code, _, said = in_this_process(capsys, *arguments, "--root", root)
+    assert code != 0 and words in " ".join(said.split())
+
+
+def test_json_holds_numbers_and_no_nan_at_any_depth(capsys: pytest.CaptureFixture[str], root: Path) -> None:
+    sql = "SELECT sum(range) AS n, 1.5 AS d, [1.0, 'nan'::DOUBLE] AS l, {'a': 'inf'::DOUBLE} AS s FROM range(3)"
+    answer = in_this_process(capsys, "sql", sql, "--format", "json", "--root", root)
+    assert answer == (0, '{"n": 3, "d": 1.5, "l": [1.0, null], "s": {"a": null}}\n', "")
+
+
+def test_csv_holds_lists_and_structs_as_json(capsys: pytest.CaptureFixture[str], root: Path) -> None:
+    sql = "SELECT ['x'] AS l, {'a': NULL} AS s"
+    code, said, _ = in_this_process(capsys, "sql", sql, "--format", "csv", "--root", root)
+    assert code == 0 and list(csv.reader(io.StringIO(said))) == [["l", "s"], ['["x"]', '{"a": null}']]
+
+
+def test_no_time_limit_is_too_long(capsys: pytest.CaptureFixture[str], root: Path) -> None:
+    assert (
+        in_this_process(capsys, "sql", "SELECT 1 AS x", "--timeout", "inf", "--format", "csv", "--root", root)[0] == 0
+    )

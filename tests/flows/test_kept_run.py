@@ -68,6 +68,8 @@ def test_an_imported_run_answers_as_it_did_and_is_no_shortcut(config: RunConfig,
     assert rlsift("export", "tiny", packed, "--root", config.root).returncode == 0
     added = rlsift("import", packed, "--root", root, "--as", "theirs")
     assert added.returncode == 0 and f"theirs is in {root}" in added.stdout.replace("\n", "")
+    watched = rlsift("watch", "theirs", "--once", "--root", root)
+    assert watched.returncode == 0 and "↓ ingest" in watched.stdout, watched.stderr
     history = "SELECT * EXCLUDE (run_id) FROM prompt_difficulty_history WHERE run_id = '{}' ORDER BY ALL"
     assert rows(root, history.format("theirs")) == rows(Path(config.root), history.format("tiny"))
     assert rlsift("report", "theirs", "--root", root).returncode == 0

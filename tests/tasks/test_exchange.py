@@ -15,6 +15,7 @@ from warehouse_rows import decision, evaluation, prompt, run, selection, similar
 
 from tasks.keeping.exchange import MANIFEST, export_run, import_run
 from warehouse import Warehouse, WarehouseError
+from warehouse import warehouse as warehouse_module
 
 
 @pytest.fixture
@@ -153,3 +154,67 @@ def test_what_is_no_export_or_of_a_newer_schema_is_refused_in_words(packed: Path
     with pytest.raises(WarehouseError, match=r"schema version 99.* upgrade rlsift"):
         import_run(ours, newer)
     assert content(ours)["runs"] == []
+
+
+def edited(packed: Path, to: Path, tables: dict[str, pa.Table], **manifest: Any) -> Path:
+    """The export with other tables, and other entries of its manifest."""
+    with zipfile.ZipFile(packed) as old, zipfile.ZipFile(to, "w") as new:
+        told = json.loads(old.read(MANIFEST)) | manifest
+        new.writestr(MANIFEST, json.dumps(told))
+        for name in told["rows"]:
+            buffer = pa.BufferOutputStream()
+            pq.write_table(tables.get(name, pq.read_table(pa.BufferReader(old.read(f"{name}.parquet")))), buffer)
+            new.writestr(f"{name}.parquet", buffer.getvalue().to_pybytes())
+    return to
+
+
+def packed_table(packed: Path, name: str) -> pa.Table:
+    with zipfile.ZipFile(packed) as archive:
+        return pq.read_table(pa.BufferReader(archive.read(f"{name}.parquet")))
+
+
+def test_an_export_that_lacks_rows_or_tables_is_refused(packed: Path, tmp_path: Path) -> None:
+    ours = Warehouse(tmp_path / "ours")
+    fewer = edited(packed, tmp_path / "fewer.zip", {"rollout_stats": packed_table(packed, "rollout_stats").slice(1)})
+    with pytest.raises(WarehouseError, match=r"no whole export of a run \(table rollout_stats has 3 rows of 4\)"):
+        import_run(ours, fewer)
+    with pytest.raises(WarehouseError, match=r"table runs is missing"):
+        import_run(ours, edited(packed, tmp_path / "none.zip", {}, rows={"steps": 3}))
+    for version in ("4", None):
+        with pytest.raises(WarehouseError, match="or is damaged"):
+            import_run(ours, edited(packed, tmp_path / "version.zip", {}, schema_version=version))
+
+
+def test_another_gold_of_a_prompt_that_is_here_is_refused(packed: Path, tmp_path: Path) -> None:
+    ours = Warehouse(tmp_path / "ours")
+    import_run(ours, packed)
+    prompts = packed_table(packed, "prompts")
+    golds = prompts.column_names.index("gold")
+    wrong = prompts.set_column(golds, "gold", pa.array(["wrong"] * len(prompts)))
+    before = content(ours)
+    with pytest.raises(WarehouseError, match=r"prompt p\d has the gold 'wrong', and .*; import it into another"):
+        import_run(ours, edited(packed, tmp_path / "wrong.zip", {"prompts": wrong}), "colleague")
+    assert content(ours) == before
+
+
+@pytest.mark.parametrize("name", ["", "../../evil", "a b", "x~y", "[red]"])
+def test_a_name_that_no_run_can_have_is_refused(packed: Path, tmp_path: Path, name: str) -> None:
+    with pytest.raises(WarehouseError, match=r"cannot name a run.*--as NAME"):
+        import_run(Warehouse(tmp_path / "ours"), packed, name)
+
+
+def test_an_export_is_of_one_snapshot(theirs: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that goes on publishes between two of its queries."""
+    fetch = warehouse_module._fetch
+
+    def meanwhile(*args: Any) -> pa.Table:
+        theirs.write({"train_steps": table(train_step("train", next(steps))), "rollout_stats": table(next(rows))})
+        theirs.publish()
+        return fetch(*args)
+
+    steps = iter(range(2, 1000))
+    rows = iter(stats("train", "p1", 2, step=step, phase="train") for step in range(2, 1000))
+    before = theirs.snapshot_query("SELECT count(*) AS n FROM train_steps WHERE fingerprint = 'train'")["n"][0].as_py()
+    monkeypatch.setattr(warehouse_module, "_fetch", meanwhile)
+    counts = export_run(theirs, "demo", tmp_path / "going on.zip")
+    assert counts["train_steps"] - before == counts["rollout_stats"] - 4

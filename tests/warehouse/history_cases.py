@@ -12,6 +12,7 @@ from warehouse_rows import (
     evaluation,
     fact,
     prompt,
+    run,
     score,
     selection,
     similarity,
@@ -154,6 +155,7 @@ def chosen(fingerprint: str, pass_rates: dict[str, float], n_selected: int) -> l
 
 # Run "r" as above, with prompts e, which only the offline rollouts saw, and f: W W W. Run "twin" has its own rollouts.
 ASKED: Mapping[str, pa.Table] = {
+    "runs": table(run("r"), run("twin")),
     "run_steps": taken(
         [
             ("r", 0, "ingest", "ing"),

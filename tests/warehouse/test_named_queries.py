@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from history_cases import ASKED, HISTORY, approx, rows
+from warehouse_rows import stats, table
 
 from warehouse import Warehouse, WarehouseError
 from warehouse.named import QUERIES, find_query
@@ -182,6 +183,23 @@ def test_run_agreement(warehouse: Warehouse) -> None:
     assert (offline["temperature"], offline["other_temperature"]) == (1.0, 0.7)
     # a c e against a b
     assert columns([selected], "stage", "n_both_selected", "jaccard_selected") == [(1, 1, 0.25)]
+
+
+def test_run_agreement_counts_a_prompt_of_two_steps_once(tmp_path: Any) -> None:
+    """It is of the pool and of a validation set: two steps of one stage have rolled it out."""
+    steps = {"rollouts_train": "pool", "rollouts_validation": "held out"}
+    warehouse = Warehouse(tmp_path)
+    warehouse.write(
+        {
+            "rollout_stats": table(*(stats(f, "a", n) for f, n in (("pool", 1), ("held out", 3)))),
+            "run_steps": table(
+                *({"run_id": r, "stage": 0, "name": n, "fingerprint": f} for r in ("r", "s") for n, f in steps.items())
+            ),
+        }
+    )
+    warehouse.publish()
+    (offline,) = asked(warehouse, "run_agreement", run="r", other="s")
+    assert (offline["n_both_saw"], offline["pass_rate"], offline["absolute_difference"]) == (1, 0.5, 0.0)
 
 
 def test_every_query_has_a_test_a_title_and_the_parameters_that_it_names(warehouse: Warehouse) -> None:

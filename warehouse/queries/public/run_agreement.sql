@@ -7,14 +7,16 @@ WITH seen AS (
         run_steps.stage,
         totals.phase,
         totals.prompt_id,
-        totals.policy_id,
-        settings.engine,
-        settings.temperature,
-        totals.n_correct / totals.n AS pass_rate
+        any_value(totals.policy_id) AS policy_id,
+        any_value(settings.engine) AS engine,
+        any_value(settings.temperature) AS temperature,
+        -- A prompt of the pool may stand in a validation set too: two steps of one stage have rolled it out.
+        sum(totals.n_correct) / sum(totals.n) AS pass_rate
     FROM prompt_totals AS totals
     JOIN run_steps USING (fingerprint)
     LEFT JOIN rollout_settings AS settings USING (fingerprint)
     WHERE run_steps.run_id IN ($run, $other) AND totals.n > 0
+    GROUP BY ALL
 ),
 agreed AS (
     SELECT
