@@ -335,13 +335,15 @@ def export(
 def import_(
     file: Annotated[Path, typer.Argument(help="What `rlsift export` wrote.")],
     name: Annotated[str | None, typer.Option("--as", metavar="NAME", help="Under another name.")] = None,
-    root: Annotated[Path, typer.Option("--root", help="Directory of the warehouse.")] = Path("runs"),
+    root: Annotated[
+        Path | None, typer.Option("--root", help="Directory of the warehouse; else $RLSIFT_ROOT, else ./runs.")
+    ] = None,
 ) -> None:
     """Add a packed run to a warehouse; a second time changes nothing."""
     with _errors_in_words():
         from flows.commands.keeping import unpack_run
 
-        unpack_run(console, Warehouse(root.absolute()), file, name)
+        unpack_run(console, Warehouse(named_root(root)), file, name)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ REMOVED = "removed"
 USED = "SELECT DISTINCT fingerprint FROM run_steps"
 TRAINED = "SELECT fingerprint FROM steps WHERE name = 'train' AND status = 'completed'"
 POLICIES = f"""
-    SELECT DISTINCT outputs->>'path' AS path, outputs->>'policy_id' AS policy_id FROM steps
+    SELECT DISTINCT outputs->>'path' AS path, outputs->>'policy_id' AS policy_id, status FROM steps
     WHERE outputs->>'policy_id' IS NOT NULL AND fingerprint IN ({USED})
 """
 

@@ -66,7 +66,7 @@ def test_what_was_removed_is_made_again_where_a_run_comes_to_need_it(config: Run
 def test_an_imported_run_answers_as_it_did_and_is_no_shortcut(config: RunConfig, tmp_path: Path) -> None:
     packed, root = tmp_path / "tiny.zip", tmp_path / "colleague"
     assert rlsift("export", "tiny", packed, "--root", config.root).returncode == 0
-    added = rlsift("import", packed, "--root", root, "--as", "theirs")
+    added = rlsift("import", packed, "--as", "theirs", RLSIFT_ROOT=str(root))
     assert added.returncode == 0 and f"theirs is in {root}" in added.stdout.replace("\n", "")
     watched = rlsift("watch", "theirs", "--once", "--root", root)
     assert watched.returncode == 0 and "↓ ingest" in watched.stdout, watched.stderr

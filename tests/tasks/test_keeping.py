@@ -134,6 +134,9 @@ def test_a_missing_policy_is_a_fault_only_where_a_run_has_it(warehouse: Warehous
     for name in ("trained", "oldpolicy"):
         (warehouse.root / "policies" / name).rename(warehouse.root / name)
     assert [fault.what for fault in find_faults(warehouse)] == ["the policy of a complete step is missing"]
+    # An import brings no weights.
+    warehouse.write({"steps": warehouse.query("SELECT * REPLACE ('imported' AS status) FROM steps")})
+    assert not [fault for fault in find_faults(warehouse) if "policy" in fault.what]
 
 
 def test_a_moved_root_keeps_its_policies(warehouse: Warehouse, tmp_path: Path) -> None:
