@@ -89,6 +89,18 @@ def test_a_cheat_is_wrong(gold: Any, program: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "check",
+    [
+        "assert all(map(lambda x: add(x, 1) == x + 1, [1, 2]))",
+        "for got, want in zip(map(add, [1, 2], [1, 1]), [2, 3]):\n    assert got == want",
+    ],
+)
+def test_a_program_ends_no_loop_of_its_check(check: str) -> None:
+    assert grade([check], "def add(a, b): return a + b") == RIGHT
+    assert grade([check], "def add(a, b): raise StopIteration") == WRONG
+
+
+@pytest.mark.parametrize(
     "gold", [["assert key(1) == 'EXPECTED-7'"], {"fn_name": "key", "inputs": [[1]], "outputs": ["EXPECTED-7"]}]
 )
 def test_what_is_expected_is_nowhere_in_the_programs_process(gold: Any) -> None:

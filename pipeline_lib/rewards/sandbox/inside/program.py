@@ -114,7 +114,9 @@ def _answer(variables: dict[str, Any], name: str, args: Any, kwargs: Any) -> lis
 
 def _exception(name: Any) -> Exception:
     kind = getattr(builtins, str(name), None)
-    if isinstance(kind, type) and issubclass(kind, Exception):
+    # StopIteration would end the loop of the check that calls, before its assertion.
+    ends_a_loop = isinstance(kind, type) and issubclass(kind, (StopIteration, StopAsyncIteration))
+    if isinstance(kind, type) and issubclass(kind, Exception) and not ends_a_loop:
         return kind("raised by the program")
     return RuntimeError(f"the program raised {name}")
 
