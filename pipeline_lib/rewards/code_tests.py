@@ -11,6 +11,7 @@ A gold is JSON, one of:
 from __future__ import annotations
 
 import ast
+import builtins
 import json
 import math
 import re
@@ -62,6 +63,8 @@ def read_tests(gold: str) -> list[Test]:
     if isinstance(found, dict) and isinstance(found.get("asserts"), list):
         return [_checks("\n".join([str(found.get("setup") or ""), *map(str, found["asserts"])]))]
     if isinstance(found, dict) and {"test", "entry_point"} <= found.keys():
+        if found["entry_point"] in dir(builtins):  # the check would find Python's own, whatever the program is
+            raise ValueError(f"entry_point {found['entry_point']!r} is a builtin of Python; give it a name of its own")
         return [_checks(f"{found['test']}\ncheck({found['entry_point']})")]
     if isinstance(found, dict) and {"inputs", "outputs"} <= found.keys():
         return _many(found)

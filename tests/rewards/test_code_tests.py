@@ -76,6 +76,7 @@ def test_shapes(gold: Any, tests: list[Any]) -> None:
     [
         ("{", "must be JSON"),
         ("7", "must have inputs and outputs"),
+        ('{"test": "def check(f): assert f(2, 3) == 8", "entry_point": "pow"}', "'pow' is a builtin of Python"),
         ("[]", "must have inputs and outputs"),
         ('{"inputs": [], "outputs": []}', "not empty"),
         ('{"inputs": ["1"], "outputs": ["1", "2"]}', "one length"),
