@@ -98,7 +98,7 @@ class _Planner:
             more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
             path = Path(lost[0])
             path = path.relative_to(step.root) if path.is_relative_to(step.root) else path
-            return [f"its file {path}{more} is gone or torn"]
+            return [f"its {path}{more} is gone or torn"]
         if row is not None and row["status"] == "failed":
             return [f"failed: {row['error'].splitlines()[0]}"]
         if row is not None:

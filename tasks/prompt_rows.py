@@ -34,12 +34,19 @@ COUNTS = """
     SELECT (SELECT count(*) FROM prompt_sources WHERE fingerprint = $1) AS n_sources,
            (SELECT count(*) FROM prompt_rejects WHERE fingerprint = $1) AS n_rejects
 """
-PROMPTS = """
+GRADED_BY = "sum(md5_number_lower(concat_ws(chr(31), prompt_id, gold, verifier, verifier_args, extra)))"
+"""One number for what the answers to a set of prompts are graded by, whatever the order."""
+PROMPTS = f"""
     WITH members AS (
         SELECT prompt_id, min((set_name, source, row_index)) AS place FROM prompt_sources
         WHERE fingerprint = $1 AND split = $2 GROUP BY prompt_id
     )
-    SELECT prompts.* FROM members JOIN prompts USING (prompt_id) ORDER BY place
+    SELECT prompts.*, ({GRADED_BY} OVER ())::VARCHAR AS graded_by
+    FROM members JOIN prompts USING (prompt_id) ORDER BY place
+"""
+SPLITS = f"""
+    WITH members AS (SELECT DISTINCT split, prompt_id FROM prompt_sources WHERE fingerprint = $1)
+    SELECT split, {GRADED_BY}::VARCHAR AS graded_by FROM members JOIN prompts USING (prompt_id) GROUP BY split
 """
 
 # Rows of one write: some 100 MB of Arrow, and a transaction of seconds.
@@ -82,8 +89,23 @@ def set_tables(key: SetKey, found: PromptSet) -> Iterator[dict[str, pa.Table]]:
 
 
 def load_prompts(warehouse: Warehouse, ingested: Done, split: Split) -> list[Prompt]:
-    """All prompts of a split, each once, in the order of their first rows."""
-    return [prompt_of(row) for row in warehouse.query(PROMPTS, [ingested.fingerprint, split]).to_pylist()]
+    """All prompts of a split, each once, in the order of their first rows.
+
+    Raises ValueError where they are no longer what was ingested: the warehouse has one gold for a prompt, the newest.
+    """
+    rows = warehouse.query(PROMPTS, [ingested.fingerprint, split]).to_pylist()
+    if rows and rows[0]["graded_by"] != ingested.outputs["graded_by"][split]:
+        raise ValueError(
+            f"some {split} prompts have another gold, verifier or metadata than were ingested: meanwhile another run, "
+            "or `rlsift ingest`, has read them from another data set; start the run again, and it ingests its own, or "
+            "give the two a root each"
+        )
+    return [prompt_of(row) for row in rows]
+
+
+def graded_by(warehouse: Warehouse, fingerprint: str) -> dict[str, str]:
+    """By split, a number for what the answers to its prompts are graded by as the warehouse stands."""
+    return {row["split"]: row["graded_by"] for row in warehouse.query(SPLITS, [fingerprint]).to_pylist()}
 
 
 def set_members(warehouse: Warehouse, ingested: Done, split: Split) -> dict[str, list[str]]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline_lib.config import PromptSource
 from pipeline_lib.prompts.arrow import prompt_of
@@ -12,8 +15,9 @@ from pipeline_lib.prompts.contamination import HeldOut
 from pipeline_lib.prompts.ingest import ingest
 from pipeline_lib.prompts.prompt_set import PromptSet
 from pipeline_lib.prompts.sources import source_identity
-from tasks.prompt_rows import set_tables
+from tasks.prompt_rows import graded_by, set_tables
 from tasks.step import Done, Step, Work, Workshop
+from warehouse import Warehouse
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -41,6 +45,12 @@ class IngestPrompts(Step):
     def inputs(self) -> dict[str, str]:
         return {"policy": self.policy.outputs["policy_id"]}  # its tokenizer says which prompts are too long
 
+    def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
+        """Prompts that another ingest has given another gold since; their rows are the only output."""
+        found, ingested = graded_by(Warehouse(self.root), self.fingerprint), outputs.get("graded_by", {})
+        changed = [split for split in (found | ingested) if found.get(split) != ingested.get(split)]
+        return [f"record of what grades the {split} prompts" for split in changed]
+
     def work(self, at: Workshop) -> Work:
         from transformers import AutoTokenizer
 
@@ -48,6 +58,7 @@ class IngestPrompts(Step):
         tokenizer = AutoTokenizer.from_pretrained(self.policy.outputs["path"])
         at.reporter.start(self.label, None, "")
         held_out = HeldOut()
+        graders: dict[str, tuple[str, Any]] = {}
         counts: dict[str, Any] = {}
         sets = [("validation", name, sources) for name, sources in prompts.validation.items()]
         sets += [("evaluation", name, sources) for name, sources in prompts.evaluation.items()]
@@ -64,6 +75,7 @@ class IngestPrompts(Step):
             self._leave_out_overlong(found, name, tokenizer)
             if not pool:
                 held_out.add(f"{split}/{name}", (question for _, question in found.questions()))
+            _refuse_two_graders(found, name, graders, remember=not pool)
             for tables in set_tables((split, name), found):
                 at.record(tables)
             counts[f"{split}/{name}"] = _counts(found)
@@ -73,7 +85,7 @@ class IngestPrompts(Step):
                     f"{name}: {found.n_asked_again:,} prompts ask what another one asks, but for white space, system "
                     "prompt or data source; they are kept. Make their texts alike where they should count once."
                 )
-        return Work({"sets": counts})
+        return Work({"sets": counts, "graded_by": graded_by(at.warehouse, at.fingerprint)})
 
     def _leave_out_overlong(self, found: PromptSet, name: str, tokenizer: PreTrainedTokenizerBase) -> None:
         from pipeline_lib.policy import encode_messages
@@ -99,6 +111,21 @@ class IngestPrompts(Step):
         for held_out, n_prompts in found.contamination.items():
             done = "left out" if self.run.prompts.contamination == "drop" else "kept, as prompts.contamination says"
             at.reporter.say(f"{n_prompts:,} prompts of the pool also stand in {held_out}: {done}.")
+
+
+def _refuse_two_graders(found: PromptSet, name: str, graders: dict[str, tuple[str, Any]], *, remember: bool) -> None:
+    """A prompt is rolled out and graded once for all sets of a run. `graders` is what those before have said."""
+    for batch in found.prompt_batches():
+        if not remember:
+            batch = batch.filter(pc.is_in(batch["prompt_id"], pa.array(graders, pa.string())))
+        for row in batch.to_pylist():
+            own = (row["gold"], row["verifier"], row["verifier_args"])
+            other_set, other = graders.setdefault(row["prompt_id"], (name, own))
+            if own != other:
+                raise ValueError(
+                    f"prompt {row['prompt_id']} is graded by {own} in set {name!r}, by {other} in {other_set!r} (gold, "
+                    "verifier, its arguments); let one data set say what is right, leave it out of the other"
+                )
 
 
 def _identities(sources: Sequence[PromptSource]) -> list[str]:

@@ -142,7 +142,7 @@ def test_a_lost_file_is_named_and_what_is_left_is_gone_on_with(config_file: Path
     shard = shard_of(step)
     content = shard.read_bytes()
     shard.unlink()
-    gone = f"its file {shard.relative_to(step.root)} is gone or torn"
+    gone = f"its {shard.relative_to(step.root)} is gone or torn"
     assert states(plan_of(config), "runs") == {(0, "rollouts_train"): gone}
     other = shard.with_name("shard-00001.parquet")
     other.write_bytes(content)

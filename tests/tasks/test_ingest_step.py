@@ -13,7 +13,7 @@ from pipeline_lib.prompts import prompt_set
 from tasks import prompt_rows, prompts
 from tasks.errors import StepFailed
 from tasks.progress import LogReporter, use_reporter
-from tasks.prompt_rows import ingest_data
+from tasks.prompt_rows import ingest_data, load_prompts
 from tasks.prompts import IngestPrompts
 from tasks.step import Done, perform
 from warehouse import Warehouse
@@ -128,6 +128,33 @@ def test_an_ingest_that_was_killed_between_two_pieces_is_completed(
     assert half != expected and half["prompts"]
     perform(ingest_step())
     assert contents(tmp_path / "root") == expected
+
+
+def test_a_run_grades_by_its_own_golds_whatever_others_ingest(ingest_step: Any, tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path / "root")
+    done = perform(ingest_step())
+    assert perform(ingest_step()).cached
+    corrected = tmp_path / "corrected" / "pool.jsonl"  # a file's name is its data source, so the prompt is the same
+    corrected.parent.mkdir()
+    corrected.write_text('{"question": "a?", "answer": "2"}')
+    ingest_data(warehouse, FileSource(path=str(corrected)), print)
+    assert [prompt.gold for prompt in load_prompts(warehouse, done, "validation")] == ["1"]
+    with pytest.raises(ValueError, match=r"some train prompts have another gold.* start the run again"):
+        load_prompts(warehouse, done, "train")
+    listener = Listener()
+    with use_reporter(listener):
+        again = perform(ingest_step())
+    assert "record of what grades the train prompts is gone" in listener.said[0]
+    assert not again.cached and again.outputs == done.outputs
+    assert {prompt.gold for prompt in load_prompts(warehouse, again, "train")} == {"1"}
+
+
+def test_sets_of_a_run_agree_on_what_grades_a_prompt(ingest_step: Any, tmp_path: Path) -> None:
+    step = ingest_step()
+    another = FileSource(path=str(tmp_path / "v.jsonl"), verifier="exact")
+    step.run.prompts.evaluation["e"] = [another]
+    with pytest.raises(StepFailed, match=r"graded by \('1', 'exact', '{}'\) in set 'e', by \('1', 'math', .* in 'v'"):
+        perform(step)
 
 
 def test_the_format_is_said_before_anything_is_written(tmp_path: Path) -> None:
