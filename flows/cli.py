@@ -216,7 +216,9 @@ def schema(
 def snapshot(root: Root = None) -> None:
     """Print the path of the published snapshot, which any DuckDB client may open read-only."""
     with _errors_in_words():
-        console.print(str(Warehouse(find_root(root)).snapshot_path), soft_wrap=True, highlight=False)
+        warehouse = Warehouse(find_root(root))
+        warehouse.bring_up_to_date()
+        console.print(str(warehouse.snapshot_path), soft_wrap=True, highlight=False)
 
 
 @app.command(epilog="Example: rlsift report demo")

@@ -41,7 +41,6 @@ def run_query(
         if parameter.name in ("run", "other") and parameter.name in given:
             the_run(warehouse, given[parameter.name])
     values = query.values(given)
-    warehouse.bring_up_to_date()
     with warehouse.asking(query.sql, values, limits=limits) as answer:
         write_answer(console, answer, form, out)
 

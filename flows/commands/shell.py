@@ -79,7 +79,6 @@ def open_session(warehouse: Warehouse) -> PromptSession[str]:
 
 def run_shell(console: Console, messages: Console, warehouse: Warehouse, form: OutputFormat, limits: Limits) -> None:
     """Read statements and run them until Ctrl-D."""
-    warehouse.bring_up_to_date()
     session = open_session(warehouse)
     messages.print(
         f"{warehouse.snapshot_path}: a statement ends in ;, Ctrl-C cancels one, Ctrl-D ends.", soft_wrap=True

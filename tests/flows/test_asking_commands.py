@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from flow_cases import command, environment, in_this_process, rlsift, wait_until
-from history_cases import ASKED
+from history_cases import ASKED, of_version_1
 from warehouse_rows import run, table
 
 from warehouse import Warehouse
@@ -181,6 +181,30 @@ def test_what_cannot_be_done_is_told_in_words(
 ) -> None:
     code, out, error = in_this_process(capsys, *args, "--root", root)
     assert (code, out) == (2, "") and words in error.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("status",),
+        ("status", "run_id 0"),
+        ("sql", "FROM run_progress", "--format", "csv"),
+        ("query", "came_back", "--run", "run_id 0"),
+        ("schema", "run_progress"),
+        ("watch", "run_id 0", "--once"),
+        ("report", "run_id 0"),
+        ("doctor", "run_id 0"),
+        ("snapshot",),
+    ],
+    ids=" ".join,
+)
+def test_each_command_brings_an_older_snapshot_up(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, args: Sequence[str]
+) -> None:
+    before = of_version_1(tmp_path).snapshot_path.resolve()
+    code, out, _ = in_this_process(capsys, *args, "--root", tmp_path)
+    assert code == 0 and out
+    assert (tmp_path / "warehouse.snapshot.duckdb").resolve() != before
 
 
 def test_schema_says_what_each_column_is(capsys: pytest.CaptureFixture[str], root: Path) -> None:
