@@ -11,6 +11,7 @@ from flows.commands.tables import rich_table
 from tasks.locks import interrupted_steps
 from warehouse import Warehouse, WarehouseError
 from warehouse.asking import quoted
+from warehouse.warehouse import Query
 
 RUNS = """
     WITH progress AS (
@@ -69,7 +70,7 @@ def print_status(console: Console, warehouse: Warehouse, run_id: str | None) -> 
         console.print(rich_table(shown))
     else:
         run_id = the_run(warehouse, run_id)
-        shown = steps_of(warehouse, run_id)
+        shown = steps_of(warehouse.snapshot_query, run_id, interrupted_steps(warehouse))
         console.print(rich_table(shown.drop_columns(["error"]), title=f"Run {run_id}"))
         for row in shown.to_pylist():
             if row["error"]:
@@ -78,14 +79,17 @@ def print_status(console: Console, warehouse: Warehouse, run_id: str | None) -> 
         console.print(INTERRUPTED, markup=False, highlight=False)
 
 
-def steps_of(warehouse: Warehouse, run_id: str) -> pa.Table:
-    """The run's steps in order, with their state as it really is: one that nobody works on is interrupted."""
+def steps_of(query: Query, run_id: str, interrupted: Sequence[str]) -> pa.Table:
+    """The run's steps in order, with their state as it really is: one that nobody works on is interrupted.
+
+    `interrupted` was found before: of a snapshot no newer than the one that `query` reads.
+    """
     given = {
-        "interrupted": _literals(interrupted_steps(warehouse)),
+        "interrupted": _literals(interrupted),
         "run_id": quoted(run_id),
         "order": _literals(ORDER),
     }
-    return warehouse.snapshot_query(STEPS.format(**given))
+    return query(STEPS.format(**given))
 
 
 def _literals(texts: Sequence[str]) -> str:
