@@ -14,6 +14,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
+from rich.text import Text
 
 from flows.commands.tables import rich_table
 from pipeline_lib.atomic import new_file
@@ -34,6 +35,10 @@ class OutputFormat(StrEnum):
 
 def limit_in_words(error: LimitReached) -> str:
     return f"{error}; ask for less, or raise {FLAGS[error.limit]}"
+
+
+def print_error(messages: Console, text: str) -> None:
+    messages.print(Text.assemble(("error:", "bold red"), f" {text}"), soft_wrap=True)
 
 
 def check_output(form: OutputFormat, out: Path | None) -> None:

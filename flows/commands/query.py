@@ -18,7 +18,7 @@ def list_queries(console: Console) -> None:
     for query in QUERIES.values():
         asked = " ".join(_option(parameter) for parameter in query.parameters)
         for text in (f"{query.name} {asked}", f"    {query.title}"):
-            console.print(text, markup=False, highlight=False, soft_wrap=True)
+            console.print(text, highlight=False, soft_wrap=True)
 
 
 def run_query(

@@ -38,4 +38,4 @@ def print_schema(console: Console, warehouse: Warehouse, name: str | None) -> No
 
 
 def _line(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print(text, highlight=False, soft_wrap=True)

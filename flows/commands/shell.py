@@ -14,9 +14,8 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 from rich.console import Console
-from rich.markup import escape
 
-from flows.commands.output import OutputFormat, limit_in_words, write_answer
+from flows.commands.output import OutputFormat, limit_in_words, print_error, write_answer
 from warehouse import LimitReached, Limits, Warehouse, WarehouseError
 from warehouse.asking import is_finished, split_statements
 
@@ -105,7 +104,7 @@ def run_statement(
         sys.stdout.flush()
     except WarehouseError as error:
         text = limit_in_words(error) if isinstance(error, LimitReached) else str(error)
-        messages.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True, highlight=False)
+        print_error(messages, text)
         return False
     except KeyboardInterrupt:
         messages.print("Cancelled.")

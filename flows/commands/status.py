@@ -74,9 +74,9 @@ def print_status(console: Console, warehouse: Warehouse, run_id: str | None) -> 
         console.print(rich_table(shown.drop_columns(["error"]), title=f"Run {run_id}"))
         for row in shown.to_pylist():
             if row["error"]:
-                console.print(f"stage {row['stage']} · {row['step']} failed: {row['error']}", markup=False)
+                console.print(f"stage {row['stage']} · {row['step']} failed: {row['error']}")
     if "interrupted" in shown["status"].to_pylist():
-        console.print(INTERRUPTED, markup=False, highlight=False)
+        console.print(INTERRUPTED, highlight=False)
 
 
 def steps_of(query: Query, run_id: str, interrupted: Sequence[str]) -> pa.Table:
