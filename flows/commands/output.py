@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.text import Text
 
-from flows.commands.tables import rich_table
+from flows.commands.tables import print_rows
+from flows.commands.values import readable
 from pipeline_lib.atomic import new_file
 from warehouse import LimitReached, WarehouseError
 from warehouse.asking import Answer
@@ -70,7 +71,11 @@ def _write(console: Console, answer: Answer, form: OutputFormat, out: Path | Non
         _print_table(console, answer)
     elif form == "parquet":
         assert out is not None
-        with new_file(out) as path, pq.ParquetWriter(path, answer.schema, compression="zstd") as writer:
+        with (
+            new_file(out) as path,
+            open(path, "wb") as file,
+            pq.ParquetWriter(file, answer.schema, compression="zstd") as writer,
+        ):
             for batch in answer.batches:
                 writer.write_batch(batch)
     elif out is None:
@@ -81,12 +86,12 @@ def _write(console: Console, answer: Answer, form: OutputFormat, out: Path | Non
 
 
 def _print_table(console: Console, answer: Answer) -> None:
-    shown, n_rows = answer.schema.empty_table(), 0
+    shown, n_rows = [], 0
     for batch in answer.batches:
         if n_rows < MAX_TABLE_ROWS:
-            shown = pa.concat_tables([shown, pa.Table.from_batches([batch.slice(0, MAX_TABLE_ROWS - n_rows)])])
+            shown.append(batch.slice(0, MAX_TABLE_ROWS - n_rows))
         n_rows += batch.num_rows
-    console.print(rich_table(shown))
+    print_rows(console, pa.Table.from_batches(shown, answer.schema))
     if n_rows > MAX_TABLE_ROWS:
         console.print(f"{MAX_TABLE_ROWS} of {n_rows} rows shown; --format csv, json or parquet gives them all.")
 
@@ -107,11 +112,11 @@ def _write_text(file: IO[str], answer: Answer, form: OutputFormat) -> None:
 
 
 def _cell(value: Any) -> Any:
-    return _json(value) if isinstance(value, list | dict) else value
+    return _json(value) if isinstance(value, list | dict) else readable(value)
 
 
 def _json(value: Any) -> str:
-    return json.dumps(_plain(value), default=str, ensure_ascii=False, allow_nan=False)
+    return json.dumps(_plain(readable(value)), default=str, ensure_ascii=False, allow_nan=False)
 
 
 def _plain(value: Any) -> Any:

@@ -34,8 +34,10 @@ def run_sql(
 
         run_shell(console, messages, warehouse, form, limits)
         return
-    text = statement if statement is not None else sys.stdin.read() if file is None else file.read_text("utf-8")
-    statements = split_statements(text)
+    if statement is None:
+        name, read = ("standard input", sys.stdin.buffer.read()) if file is None else (str(file), file.read_bytes())
+        statement = _decoded(read, name)
+    statements = split_statements(statement)
     if not statements:
         raise ValueError("the statement is empty; give one, or --file FILE, or type it into the shell of `rlsift sql`")
     if out is not None and len(statements) > 1:
@@ -47,3 +49,11 @@ def run_sql(
     except KeyboardInterrupt:
         messages.print("Cancelled.")
         raise SystemExit(130) from None
+
+
+def _decoded(text: bytes, name: str) -> str:
+    try:
+        return text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = text[: error.start].count(b"\n") + 1
+        raise ValueError(f"{name}, line {line}: is not UTF-8 ({error.reason}); save it as UTF-8") from error
