@@ -67,7 +67,7 @@ def print_status(console: Console, warehouse: Warehouse, run_id: str | None) -> 
     """All runs, or the steps of one."""
     if run_id is None:
         shown = warehouse.snapshot_query(RUNS.format(interrupted=_literals(interrupted_steps(warehouse))))
-        console.print(rich_table(shown))
+        console.print(rich_table(shown) if shown.num_rows else f"{_none_has_begun(warehouse)}.", soft_wrap=True)
     else:
         run_id = the_run(warehouse, run_id)
         shown = steps_of(warehouse.snapshot_query, run_id, interrupted_steps(warehouse))
@@ -96,12 +96,18 @@ def _literals(texts: Sequence[str]) -> str:
     return f"[{', '.join(map(quoted, texts))}]::VARCHAR[]"
 
 
+def _none_has_begun(warehouse: Warehouse) -> str:
+    return f"no run has begun under {warehouse.root} yet; `rlsift run CONFIG` begins one"
+
+
 def the_run(warehouse: Warehouse, run_id: str | None) -> str:
     """`run_id` if it is known, or the only run where none is given. Raises WarehouseError."""
     known = warehouse.snapshot_query("SELECT run_id FROM runs ORDER BY 1")["run_id"].to_pylist()
+    if not known:
+        raise WarehouseError(_none_has_begun(warehouse))
     if run_id is None and len(known) == 1:
         return str(known[0])
     if run_id is None or run_id not in known:
         asked = "more than one run is there" if run_id is None else f"no run is named {run_id!r}"
-        raise WarehouseError(f"{asked} under {warehouse.root}; name one of: {', '.join(known) or '(none)'}")
+        raise WarehouseError(f"{asked} under {warehouse.root}; name one of: {', '.join(known)}")
     return run_id

@@ -42,6 +42,17 @@ def test_a_file_of_statements_is_answered_in_turn(
     assert in_this_process(capsys, "sql", "-f", file, "--format", "csv", "--root", root) == (0, "x\n1\ny\n;\n", "")
 
 
+def test_a_file_that_is_not_utf_8_is_named_with_its_line(
+    capsys: pytest.CaptureFixture[str], root: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "old.sql"
+    file.write_bytes("SELECT 1;\nSELECT 'ä'".encode("latin-1"))
+    code, _, error = in_this_process(capsys, "sql", "-f", file, "--root", root)
+    assert code == 2 and f"{file}, line 2: is not UTF-8" in error
+    file.write_bytes("SELECT 'ä' AS x".encode("utf-8-sig"))
+    assert in_this_process(capsys, "sql", "-f", file, "--format", "csv", "--root", root) == (0, "x\nä\n", "")
+
+
 def test_standard_input_is_read_where_it_is_no_terminal(root: Path) -> None:
     answer = subprocess.run(
         command("sql", "--format", "json", "--root", root),
@@ -172,6 +183,22 @@ ERRORS: dict[str, tuple[Sequence[str], str]] = {
     "two into one file": (["sql", "SELECT 1; SELECT 2", "--format", "csv", "--out", "a.csv"], "there are 2"),
     "no such file": (["sql", "-f", "none.sql"], "none.sql"),
     "memory": (["sql", "SELECT 1", "--memory", "much"], "memory 'much'"),
+    "memory below nothing": (["sql", "SELECT 1", "--memory", "-1"], "memory '-1': give a number with its unit"),
+    "no memory": (["sql", "SELECT 1", "--memory", "0MB"], "memory '0MB': give a number with its unit"),
+    "too much memory": (["sql", "SELECT 1", "--memory", f"{10**15}TB"], "give a number with its unit"),
+    "no number": (["query", "hard_among_skipped", "--run", "r", "--hard", "nan"], "hard 'nan': must be of type DOUBLE"),
+    "out of bounds": (
+        ["query", "zero_variance_persistence", "--run", "r", "--after", "11"],
+        "after 11: is out of bounds; it is observations of the prompt later, from 1 to 10",
+    ),
+    "unknown prompt": (["query", "prompt_history", "--prompt", "x"], "no prompt has the id 'x' under"),
+    "to a directory": (["sql", "SELECT 1", "--format", "csv", "--out", "/dev"], "/dev: is there, and is no regular"),
+    "to a device": (["sql", "SELECT 1", "--format", "parquet", "--out", "/dev/null"], "/dev/null: is there, and is no"),
+    "to nowhere": (["sql", "SELECT 1", "--format", "parquet", "--out", "/proc/x"], "error: /proc/x: No such file"),
+    "an interval into parquet": (
+        ["sql", "SELECT INTERVAL 1 DAY AS i", "--format", "parquet", "--out", "none.parquet"],
+        "write its column as text, as x::VARCHAR",
+    ),
 }
 
 
@@ -259,6 +286,32 @@ def test_csv_holds_lists_and_structs_as_json(capsys: pytest.CaptureFixture[str],
     sql = "SELECT ['x'] AS l, {'a': NULL} AS s"
     code, said, _ = in_this_process(capsys, "sql", sql, "--format", "csv", "--root", root)
     assert code == 0 and list(csv.reader(io.StringIO(said))) == [["l", "s"], ['["x"]', '{"a": null}']]
+
+
+TEXTS = """
+    SELECT [INTERVAL 14 MONTH, INTERVAL '1' DAY, INTERVAL (-90.5) SECOND, INTERVAL 0 DAY] AS l,
+           {'i': INTERVAL '-2' MONTH} AS s, INTERVAL '25' HOUR AS i, '\\xFFa'::BLOB AS b,
+           1::UNION(n INT, t VARCHAR) AS u
+"""
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+def test_intervals_bytes_and_unions_are_written_as_duckdb_does(
+    capsys: pytest.CaptureFixture[str], root: Path, form: str
+) -> None:
+    in_words = "SELECT list_transform(l, lambda x: x::VARCHAR) AS l, {'i': s.i::VARCHAR} AS s, i::VARCHAR AS i, "
+    in_words += f"b::VARCHAR AS b, u.n AS u FROM ({TEXTS})"
+    answers = [in_this_process(capsys, "sql", sql, "--format", form, "--root", root) for sql in (TEXTS, in_words)]
+    assert answers[0][0] == 0 and "1 year 2 months" in answers[0][1]
+    assert answers[0] == answers[1]
+
+
+def test_an_empty_root_has_no_run_and_says_what_begins_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    Warehouse(tmp_path).publish()
+    told = f"no run has begun under {tmp_path} yet; `rlsift run CONFIG` begins one"
+    assert in_this_process(capsys, "status", "--root", tmp_path) == (0, f"{told}.\n", "")
+    for args in (("report",), ("report", "demo"), ("query", "came_back"), ("doctor", "demo")):
+        assert in_this_process(capsys, *args, "--root", tmp_path) == (2, "", f"error: {told}\n")
 
 
 def test_no_time_limit_is_too_long(capsys: pytest.CaptureFixture[str], root: Path) -> None:

@@ -96,6 +96,21 @@ def test_what_writes_or_sets_is_refused_and_leaves_nothing(warehouse: Warehouse,
     assert warehouse.ask("SELECT count(*) AS n FROM shards")["n"].to_pylist() == [20]
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "/* SELECT\nall of */ DELETE FROM shards",
+        "-- SELECT\n  delete FROM shards",
+        "WITH x AS (SELECT 1) DELETE FROM shards",
+        "EXPLAIN ANALYZE WITH x AS (SELECT 1) DELETE FROM shards",
+        "SELECT 'ä'; DELETE FROM shards",
+    ],
+)
+def test_what_is_refused_is_named_by_what_it_does(warehouse: Warehouse, sql: str) -> None:
+    with pytest.raises(WarehouseError, match=r"^DELETE is refused\."):
+        warehouse.ask(sql)
+
+
 def test_files_of_the_root_can_be_read_and_no_others(warehouse: Warehouse) -> None:
     answer = warehouse.ask("FROM read_parquet(getvariable('root') || '/lake/*.parquet')")
     assert answer["x"].to_pylist() == [1, 2]
@@ -153,8 +168,9 @@ def test_a_statement_ends_at_its_memory(warehouse: Warehouse, sql: str) -> None:
 
 
 def test_memory_is_given_with_a_unit(warehouse: Warehouse) -> None:
-    with pytest.raises(WarehouseError, match="memory 'much': give a number with its unit, as 500MB or 4GB"):
-        warehouse.ask("SELECT 1", limits=Limits(memory="much"))
+    for memory in ("much", "-1", "0MB", "5", "80%", "99999999999999999TB"):
+        with pytest.raises(WarehouseError, match=f"memory '{memory}': give a number with its unit, as 500MB or 4GB"):
+            warehouse.ask("SELECT 1", limits=Limits(memory=memory))
 
 
 def test_rows_that_do_not_fit_into_memory_are_handed_out_in_batches(warehouse: Warehouse) -> None:
