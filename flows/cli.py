@@ -197,7 +197,7 @@ def query(
             list_queries(console)
             return
         warehouse, limits = Warehouse(find_root(root)), Limits(memory, timeout)
-        run_query(console, warehouse, name, context.args, form=format, out=out, limits=limits)
+        run_query(console, messages, warehouse, name, context.args, form=format, out=out, limits=limits)
 
 
 @app.command(epilog="Example: rlsift schema rollout_stats")

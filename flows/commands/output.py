@@ -6,6 +6,8 @@ import csv
 import json
 import math
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -36,6 +38,16 @@ class OutputFormat(StrEnum):
 
 def limit_in_words(error: LimitReached) -> str:
     return f"{error}; ask for less, or raise {FLAGS[error.limit]}"
+
+
+@contextmanager
+def cancelled_by_ctrl_c(messages: Console) -> Iterator[None]:
+    """Of what only reads nothing goes on: exit code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        messages.print("Cancelled.")
+        raise SystemExit(130) from None
 
 
 def print_error(messages: Console, text: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flows.commands.output import OutputFormat, check_output, write_answer
+from flows.commands.output import OutputFormat, cancelled_by_ctrl_c, check_output, write_answer
 from flows.commands.status import the_run
 from warehouse import Limits, Warehouse, WarehouseError
 from warehouse.asking import quoted
@@ -26,6 +26,7 @@ def list_queries(console: Console) -> None:
 
 def run_query(
     console: Console,
+    messages: Console,
     warehouse: Warehouse,
     name: str,
     options: Sequence[str],
@@ -43,7 +44,7 @@ def run_query(
     values = query.values(given)
     for name, value in given.items():
         _check_there(warehouse, name, value)
-    with warehouse.asking(query.sql, values, limits=limits) as answer:
+    with cancelled_by_ctrl_c(messages), warehouse.asking(query.sql, values, limits=limits) as answer:
         write_answer(console, answer, form, out)
 
 

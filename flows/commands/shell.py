@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
-from prompt_toolkit.history import FileHistory
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
@@ -60,7 +62,7 @@ def open_session(warehouse: Warehouse) -> PromptSession[str]:
     @keys.add("enter")
     def enter(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if is_finished(buffer.text) or not buffer.text.strip():
+        if is_finished(buffer.text) or not buffer.text.strip() or _ends(buffer.text):
             buffer.validate_and_handle()
         else:
             buffer.insert_text("\n")
@@ -69,15 +71,26 @@ def open_session(warehouse: Warehouse) -> PromptSession[str]:
         "rlsift> ",
         multiline=True,
         prompt_continuation="   ...> ",
-        history=FileHistory(str(warehouse.root / "sql_history")),
+        history=_history(warehouse.root),
         completer=names_of(warehouse),
         lexer=PygmentsLexer(SqlLexer),
         key_bindings=keys,
     )
 
 
+def _ends(text: str) -> bool:
+    return text.strip(" \n;") in ("exit", "quit", ".exit", ".quit", "\\q")
+
+
+def _history(root: Path) -> History:
+    """Kept under the root, but for a root that somebody may only read."""
+    path = root / "sql_history"
+    may_write = os.access(path if path.exists() else root, os.W_OK)
+    return FileHistory(str(path)) if may_write else InMemoryHistory()
+
+
 def run_shell(console: Console, messages: Console, warehouse: Warehouse, form: OutputFormat, limits: Limits) -> None:
-    """Read statements and run them until Ctrl-D."""
+    """Read statements and run them until Ctrl-D or `exit`."""
     session = open_session(warehouse)
     messages.print(
         f"{warehouse.snapshot_path}: a statement ends in ;, Ctrl-C cancels one, Ctrl-D ends.", soft_wrap=True
@@ -88,6 +101,8 @@ def run_shell(console: Console, messages: Console, warehouse: Warehouse, form: O
         except KeyboardInterrupt:
             continue
         except EOFError:
+            return
+        if _ends(text):
             return
         for sql in split_statements(text):
             if not run_statement(console, messages, warehouse, sql, form, limits):

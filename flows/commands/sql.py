@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flows.commands.output import OutputFormat, check_output, write_answer
+from flows.commands.output import OutputFormat, cancelled_by_ctrl_c, check_output, write_answer
 from warehouse import Limits, Warehouse
 from warehouse.asking import split_statements
 
@@ -42,13 +42,10 @@ def run_sql(
         raise ValueError("the statement is empty; give one, or --file FILE, or type it into the shell of `rlsift sql`")
     if out is not None and len(statements) > 1:
         raise ValueError(f"--out {out}: takes the rows of one statement; there are {len(statements)}")
-    try:
+    with cancelled_by_ctrl_c(messages):
         for sql in statements:
             with warehouse.asking(sql, limits=limits) as answer:
                 write_answer(console, answer, form, out)
-    except KeyboardInterrupt:
-        messages.print("Cancelled.")
-        raise SystemExit(130) from None
 
 
 def _decoded(text: bytes, name: str) -> str:

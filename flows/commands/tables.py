@@ -34,7 +34,8 @@ def print_rows(console: Console, rows: pa.Table) -> None:
     blocks = [f"{'─' * width}┬─ row {i + 1}" for i in range(rows.num_rows)]
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
         for i, value in enumerate(column.to_pylist()):
-            blocks[i] += f"\n{name:<{width}}│ {_shown(value)}"
+            for j, line in enumerate(_shown(value).split("\n")):
+                blocks[i] += f"\n{'' if j else name:<{width}}│ {line}"
     console.print(Text("\n".join(blocks)), soft_wrap=True)
 
 

@@ -53,5 +53,6 @@ def test_a_table_too_wide_for_the_terminal_is_told_row_by_row() -> None:
         "pass_rate│ 0.333333",
         "",
     ]
+    assert "a│ 1\n │ 2\nb│ ffff" in shown(pa.table({"a": ["1\n2"], "b": ["f" * 64]}), 40)
     assert f"text│ {'long ' * 30}" in shown(pa.table({"text": ["long " * 30], "id": ["f" * 64]}), 40)
     assert "┃ text" in shown(pa.table({"text": ["long " * 30]}), 40)

@@ -10,6 +10,7 @@ import pty
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,6 +25,13 @@ from warehouse_rows import run, table
 from warehouse import Warehouse
 
 ENDLESS = "SELECT sum(a.range * b.range) FROM range(100000000) AS a, range(100000000) AS b"
+ENDLESS_QUERY = f"""
+import sys
+from warehouse import named
+from flows.cli import app
+named.QUERIES["endless"] = named.NamedQuery("endless", "Endless.", (), {ENDLESS!r})
+app(["query", "endless", *sys.argv[1:]])
+"""
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +110,11 @@ def test_what_is_said_of_a_limit_names_it_and_the_flag(capsys: pytest.CaptureFix
     assert (code, out) == (3, "") and "more than its 100MB of memory" in error and "--memory SIZE" in error
 
 
-def test_ctrl_c_cancels_a_statement(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("asked", ["sql", "query"])
+def test_ctrl_c_cancels_a_statement(root: Path, tmp_path: Path, asked: str) -> None:
+    endless = [sys.executable, "-c", ENDLESS_QUERY] if asked == "query" else command("sql", ENDLESS)
     process = subprocess.Popen(
-        command("sql", ENDLESS, "--root", root),
+        [*endless, "--root", str(root)],
         env=environment(TMPDIR=str(tmp_path)),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
