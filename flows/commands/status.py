@@ -28,7 +28,7 @@ RUNS = """
 """
 STEPS = """
     SELECT stage, name AS step,
-           CASE WHEN gone THEN 'interrupted' ELSE status END AS status,
+           CASE WHEN gone THEN 'interrupted' ELSE coalesce(status, 'not recorded') END AS status,
            CASE WHEN NOT gone THEN round(epoch(coalesce(finished_at, now()) - started_at), 1) END AS seconds,
            attempts, fingerprint, error
     FROM (

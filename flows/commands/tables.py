@@ -12,6 +12,8 @@ from rich.text import Text
 from flows.commands.values import readable
 
 UNBOUNDED = 1_000_000
+CONTROLS = {code: f"\\x{code:02x}" for code in (0x1B, 0x9B)}
+"""What a terminal would obey: prompts and completions are not the user's own words."""
 
 
 def rich_table(rows: pa.Table, title: str | None = None) -> Table:
@@ -52,4 +54,4 @@ def _shown(value: Any) -> str:
         case float():
             return f"{value:.6g}" if abs(value) < 1e6 else f"{value:.15g}"
         case _:
-            return str(readable(value))
+            return str(readable(value)).translate(CONTROLS)

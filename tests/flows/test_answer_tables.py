@@ -41,6 +41,10 @@ def test_pass_rates_of_a_thousand_samples_are_told_apart() -> None:
     assert len({line for line in text.splitlines() if line.startswith("│")}) == 1002
 
 
+def test_no_text_commands_the_terminal() -> None:
+    assert "│ \\x1b[2Jä │" in shown(pa.table({"x": ["\x1b[2Jä"]}), 80)
+
+
 def test_a_table_too_wide_for_the_terminal_is_told_row_by_row() -> None:
     rows = pa.table({"prompt_id": ["0123456789abcdef", None], "pass_rate": [0.5, 1 / 3]})
     assert "┃ prompt_id" in shown(rows, 40)
