@@ -85,8 +85,8 @@ def _write(console: Console, answer: Answer, form: OutputFormat, out: Path | Non
         assert out is not None
         with (
             new_file(out) as path,
-            open(path, "wb") as file,
-            pq.ParquetWriter(file, answer.schema, compression="zstd") as writer,
+            open(path, "wb") as parquet,
+            pq.ParquetWriter(parquet, answer.schema, compression="zstd") as writer,
         ):
             for batch in answer.batches:
                 writer.write_batch(batch)

@@ -44,7 +44,7 @@ class SeenStep:
     stage: int
     name: str
     state: str
-    """completed, running, failed, interrupted: nobody works on it; imported, removed; or not recorded, which is lost."""
+    """completed, running, failed, interrupted (nobody works on it), imported, removed, or not recorded (lost)."""
     seconds: float | None
     error: str | None
     fingerprint: str
