@@ -146,7 +146,7 @@ def ingest(
     split: Annotated[str, typer.Option(help="Split of a directory or hub id.")] = "train",
     revision: Annotated[str | None, typer.Option(help="Commit or tag of a hub id, which needs one.")] = None,
     root: Annotated[Path, typer.Option("--root", help="Directory of the warehouse.")] = Path("runs"),
-    rejects: Annotated[int, typer.Option(help="How many left-out rows to list.")] = 10,
+    rejects: Annotated[int, typer.Option(min=0, help="How many left-out rows to list.")] = 10,
 ) -> None:
     """Read a data set into the warehouse; say what was kept, merged, and left out and why."""
     with _errors_in_words():

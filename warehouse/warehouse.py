@@ -230,18 +230,15 @@ class Warehouse:
     def _snapshot(self, opened: Callable[[Path], AbstractContextManager[Connection]]) -> Iterator[Connection]:
         """The newest snapshot, with the tables and views of this code."""
         with ExitStack() as stack:
-            connection = self._open_newest(opened, stack)
-            if connection is None or not is_current(connection):
+            while (connection := self._open_current(opened, stack)) is None:
                 stack.close()
-                self._publish_anew(missing=connection is None)
-                connection = self._open_newest(opened, stack)
-                assert connection is not None, "it was published just now"
+                self._publish_anew()
             yield connection
 
-    def _publish_anew(self, *, missing: bool) -> None:
+    def _publish_anew(self) -> None:
         if self.path.exists():
             self.publish()
-        elif missing:
+        elif not self.snapshot_path.exists():
             raise WarehouseError(f"no snapshot has been published under {self.root} yet; is it the `root` of a run?")
         else:
             raise WarehouseError(
@@ -249,13 +246,14 @@ class Warehouse:
                 "anew, is missing: copy the whole root"
             )
 
-    def _open_newest(
+    def _open_current(
         self, opened: Callable[[Path], AbstractContextManager[Connection]], stack: ExitStack
     ) -> Connection | None:
-        """None where there is no snapshot."""
+        """None where there is no snapshot, or one of other code."""
         while (snapshot := self._newest_snapshot()) is not None:
             try:
-                return stack.enter_context(opened(snapshot))
+                connection = stack.enter_context(opened(snapshot))
+                return connection if is_current(connection) else None
             except duckdb.Error as error:
                 if snapshot != self._newest_snapshot():  # two publications since the look-up have removed it
                     continue

@@ -1,6 +1,6 @@
 """What is to be seen of a run now: the newest snapshot, and the files of the step that goes on.
 
-Nothing here waits for a lock or writes, so a run does not notice that it is watched.
+Nothing here waits for a lock or writes, so a run does not notice that it is watched; but see Warehouse.one_snapshot.
 """
 
 from __future__ import annotations
