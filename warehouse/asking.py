@@ -27,6 +27,8 @@ SIZE = re.compile(r"\s*[1-9]\d*(\.\d+)?\s*[MGT]i?B\s*", re.IGNORECASE)
 """Of less than a megabyte nothing is answered; DuckDB itself takes -1 for no limit."""
 # Possessive: a comment that could end later as well would take in the statement after it, and exponential time.
 COMMENTS = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*(?:[^*]|\*(?!/))*+\*/)*+")
+LOST = "the statement failed, and DuckDB has lost what with (its threads raced); run it again to see"
+"""Nobody interrupted it: that is told before. One failure in some hundred on a busy machine; duckdb/duckdb#25902."""
 
 T = TypeVar("T")
 Parameters = Mapping[str, Any] | Sequence[Any]
@@ -198,6 +200,8 @@ def _explained(sql: str) -> str:
 def _in_words(error: str) -> str:
     if "file system operations are disabled" in error:
         return f"{error}\nOnly files under the root can be read: put yours there, and name it by its whole path."
+    if "INTERRUPT Error" in error:
+        return LOST
     return error
 
 
