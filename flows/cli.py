@@ -17,9 +17,8 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
-from flows.commands.output import OutputFormat, limit_in_words
+from flows.commands.output import OutputFormat, limit_in_words, print_error
 from flows.roots import find_root, named_root
 from tasks.errors import ServerGone, StepFailed
 from warehouse import LimitReached, Limits, Warehouse, WarehouseError
@@ -32,8 +31,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-console = Console()
-messages = Console(stderr=True)
+# Without markup: names, paths and rows are a user's, and may hold what looks like it.
+console = Console(markup=False, emoji=False)
+messages = Console(stderr=True, markup=False, emoji=False)
 
 Root = Annotated[
     Path | None,
@@ -146,7 +146,7 @@ def ingest(
     split: Annotated[str, typer.Option(help="Split of a directory or hub id.")] = "train",
     revision: Annotated[str | None, typer.Option(help="Commit or tag of a hub id, which needs one.")] = None,
     root: Annotated[Path, typer.Option("--root", help="Directory of the warehouse.")] = Path("runs"),
-    rejects: Annotated[int, typer.Option(help="How many left-out rows to list.")] = 10,
+    rejects: Annotated[int, typer.Option(min=0, help="How many left-out rows to list.")] = 10,
 ) -> None:
     """Read a data set into the warehouse; say what was kept, merged, and left out and why."""
     with _errors_in_words():
@@ -197,7 +197,7 @@ def query(
             list_queries(console)
             return
         warehouse, limits = Warehouse(find_root(root)), Limits(memory, timeout)
-        run_query(console, warehouse, name, context.args, form=format, out=out, limits=limits)
+        run_query(console, messages, warehouse, name, context.args, form=format, out=out, limits=limits)
 
 
 @app.command(epilog="Example: rlsift schema rollout_stats")
@@ -216,7 +216,9 @@ def schema(
 def snapshot(root: Root = None) -> None:
     """Print the path of the published snapshot, which any DuckDB client may open read-only."""
     with _errors_in_words():
-        console.print(str(Warehouse(find_root(root)).snapshot_path), soft_wrap=True, highlight=False)
+        warehouse = Warehouse(find_root(root))
+        warehouse.bring_up_to_date()
+        console.print(str(warehouse.snapshot_path), soft_wrap=True, highlight=False)
 
 
 @app.command(epilog="Example: rlsift report demo")
@@ -352,10 +354,10 @@ def _errors_in_words() -> Iterator[None]:
     try:
         yield
     except LimitReached as error:
-        messages.print(f"[bold red]error:[/] {escape(limit_in_words(error))}", soft_wrap=True, highlight=False)
+        print_error(messages, limit_in_words(error))
         sys.exit(3)
     except (ValueError, WarehouseError) as error:
-        messages.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
+        print_error(messages, str(error))
         sys.exit(2)
     except OSError as error:
         if error.errno == ENOSPC:
@@ -364,10 +366,10 @@ def _errors_in_words() -> Iterator[None]:
             text = f"{error.filename}: {error.strerror}; check the path and its permissions"
         else:
             raise
-        messages.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True, highlight=False)
+        print_error(messages, text)
         sys.exit(2)
     except StepFailed as error:
-        messages.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
+        print_error(messages, str(error))
         messages.print("Once that is mended, the same command goes on from here.")
         if isinstance(error, ServerGone):
             sys.stdout.flush()

@@ -15,7 +15,6 @@ from typing import TextIO, cast
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
 from rich.table import Table
@@ -194,7 +193,7 @@ class RunSummary:
 
 
 def print_summary(console: Console, summary: RunSummary) -> None:
-    table = Table(title=escape(summary.run_id), title_justify="left", title_style="bold", header_style="dim")
+    table = Table(title=Text(summary.run_id, "bold"), title_justify="left", header_style="dim")
     for heading in ("stage", "prompts", "rollouts", "skipped"):
         table.add_column(heading, justify="right")
     table.add_column("evaluation set", overflow="fold")

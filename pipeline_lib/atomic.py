@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from errno import ENOSPC
+from errno import EEXIST, ENOSPC
 from pathlib import Path
 
 FULL_BYTES = 1 << 16
@@ -39,7 +39,13 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """A temporary name to write a file under, which replaces `path` when the block ends well."""
+    """A temporary name to write a file under, which replaces `path` when the block ends well.
+
+    Errors of the file system speak of `path`. Raises OSError where something is there that is no file: a directory, or
+    a device, whose place the file would take.
+    """
+    if path.exists() and not path.is_file():
+        raise FileExistsError(EEXIST, "is there, and is no regular file", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -47,7 +53,9 @@ def new_file(path: Path) -> Iterator[Path]:
         fsync_path(temporary)
         temporary.replace(path)
         fsync_path(path.parent)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is not None and Path(error.filename) == temporary:
+            error.filename = str(path)
         temporary.unlink(missing_ok=True)
         raise
 

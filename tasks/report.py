@@ -22,6 +22,7 @@ from pipeline_lib.report import (
 from tasks.report_texts import evaluation_samples, ranked_completions
 from tasks.step import Done, Step, Work, Workshop, fingerprints
 from warehouse import Warehouse, WarehouseError
+from warehouse.warehouse import NAMED_QUERIES, Query
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,11 @@ def report_path(root: Path, *run_ids: str) -> Path:
 
 def write_report(warehouse: Warehouse, run_id: str) -> Path:
     """Write the report of what the run has done so far. Raises WarehouseError where no such run is known."""
-    _check_known(warehouse, run_id)
-    tables = _queried(warehouse, run_id)
-    tables["samples"] = evaluation_samples(warehouse, run_id)
-    tables["completions"] = ranked_completions(warehouse, run_id, tables["ranked_prompts"])
+    with warehouse.one_snapshot() as query:
+        _check_known(query, warehouse.root, run_id)
+        tables = _queried(query, run_id)
+        tables["samples"] = evaluation_samples(query, warehouse.root, run_id)
+        tables["completions"] = ranked_completions(query, warehouse.root, run_id, tables["ranked_prompts"])
     path = report_path(warehouse.root, run_id)
     write_text(path, render_report(ReportData.from_tables(tables)))
     return path
@@ -67,20 +69,24 @@ def write_pair_report(warehouse: Warehouse, run_id: str, other: str) -> Path:
     """Write the report of two runs side by side. Raises WarehouseError where one is not known, or both are one."""
     if run_id == other:
         raise WarehouseError(f"{run_id!r} is named twice: a report of two runs compares one run with another")
-    _check_known(warehouse, run_id, other)
-    tables = {name: warehouse.named_query(f"report_pair_{name}", run_id=run_id, other=other) for name in PAIR_SCHEMAS}
-    ours, theirs = (ReportData.from_tables(_queried(warehouse, run)) for run in (run_id, other))
+    both = {"run_id": run_id, "other": other}
+    with warehouse.one_snapshot() as query:
+        _check_known(query, warehouse.root, run_id, other)
+        tables = {name: query(NAMED_QUERIES[f"report_pair_{name}"], both) for name in PAIR_SCHEMAS}
+        ours, theirs = (ReportData.from_tables(_queried(query, run)) for run in (run_id, other))
     path = report_path(warehouse.root, run_id, other)
     write_text(path, render_pair(PairData.from_tables(ours, theirs, tables)))
     return path
 
 
-def _check_known(warehouse: Warehouse, *run_ids: str) -> None:
-    known = warehouse.snapshot_query("SELECT run_id FROM runs ORDER BY 1")["run_id"].to_pylist()
+def _check_known(query: Query, root: Path, *run_ids: str) -> None:
+    known = query("SELECT run_id FROM runs ORDER BY 1")["run_id"].to_pylist()
     for run_id in run_ids:
         if run_id not in known:
-            raise WarehouseError(f"no run is named {run_id!r} under {warehouse.root}; there are: {', '.join(known)}")
+            raise WarehouseError(f"no run is named {run_id!r} under {root}; there are: {', '.join(known)}")
 
 
-def _queried(warehouse: Warehouse, run_id: str) -> dict[str, pa.Table]:
-    return {name: warehouse.named_query(f"report_{name}", run_id=run_id) for name in SCHEMAS if name not in FROM_FILES}
+def _queried(query: Query, run_id: str) -> dict[str, pa.Table]:
+    return {
+        name: query(NAMED_QUERIES[f"report_{name}"], {"run_id": run_id}) for name in SCHEMAS if name not in FROM_FILES
+    }

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline_lib.report import SCHEMAS
-from warehouse import Warehouse
+from warehouse.warehouse import Query
 
 N_SAMPLES = 4
 """Prompts shown with one completion of the first and one of the last policy."""
@@ -32,21 +32,18 @@ RANKED_BY = """
 SHOWN = ["prompt_id", "sample_index", "text", "reward", "correct"]
 
 
-def evaluation_samples(warehouse: Warehouse, run_id: str) -> pa.Table:
+def evaluation_samples(query: Query, root: Path, run_id: str) -> pa.Table:
     """One completion of a few evaluation prompts from the first and from the last policy."""
-    evaluated = warehouse.snapshot_query(EVALUATED, [run_id]).to_pylist()
+    evaluated = query(EVALUATED, [run_id]).to_pylist()
     rows: list[dict[str, Any]] = []
     ends = evaluated[:1] + evaluated[1:][-1:]
     for evaluation in ends:
-        path = warehouse.root / evaluation["path"]
+        path = root / evaluation["path"]
         if not path.exists():
             continue
         firsts = _read(path, pc.field("sample_index") == 0)
         chosen = firsts[:: max(1, len(firsts) // N_SAMPLES)][:N_SAMPLES]
-        asked = {
-            row["prompt_id"]: row
-            for row in warehouse.snapshot_query(ASKED, [[r["prompt_id"] for r in chosen]]).to_pylist()
-        }
+        asked = {row["prompt_id"]: row for row in query(ASKED, [[r["prompt_id"] for r in chosen]]).to_pylist()}
         rows += [
             {
                 "policy": _policy(evaluation["stage"]),
@@ -61,7 +58,7 @@ def evaluation_samples(warehouse: Warehouse, run_id: str) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMAS["samples"])
 
 
-def ranked_completions(warehouse: Warehouse, run_id: str, ranked: pa.Table) -> pa.Table:
+def ranked_completions(query: Query, root: Path, run_id: str, ranked: pa.Table) -> pa.Table:
     """The first right and the first wrong completion of each of the report's `ranked_prompts`.
 
     From the newest rollouts that the prompt was ranked by. A prompt whose files are gone has none.
@@ -69,8 +66,8 @@ def ranked_completions(warehouse: Warehouse, run_id: str, ranked: pa.Table) -> p
     rows: list[dict[str, Any]] = []
     missing = set(ranked["prompt_id"].to_pylist())
     stage = max(ranked["stage"].to_pylist(), default=0)
-    for shard in warehouse.snapshot_query(RANKED_BY, [run_id, stage]).to_pylist():
-        found = _of_prompts(warehouse.root / shard["path"], missing)
+    for shard in query(RANKED_BY, [run_id, stage]).to_pylist():
+        found = _of_prompts(root / shard["path"], missing)
         missing -= found.keys()
         policy = "initial policy" if shard["stage"] <= 1 else f"policy {_policy(shard['stage'] - 1)}"
         rows += [

@@ -22,9 +22,13 @@ PIVOT = [duckdb.StatementType.CREATE, duckdb.StatementType.SELECT]
 SPILL = "20GB"
 """On disk, of what does not fit into a statement's memory."""
 BATCH_ROWS = 100_000
-FIRST_WORD = re.compile(r"^\s*(\w+)", re.MULTILINE)
+WORD = re.compile(r"\w+")
+SIZE = re.compile(r"\s*[1-9]\d*(\.\d+)?\s*[MGT]i?B\s*", re.IGNORECASE)
+"""Of less than a megabyte nothing is answered; DuckDB itself takes -1 for no limit."""
 # Possessive: a comment that could end later as well would take in the statement after it, and exponential time.
 COMMENTS = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*(?:[^*]|\*(?!/))*+\*/)*+")
+LOST = "the statement failed, and DuckDB has lost what with (its threads raced); run it again to see"
+"""Nobody interrupted it: that is told before. One failure in some hundred on a busy machine; duckdb/duckdb#25902."""
 
 T = TypeVar("T")
 Parameters = Mapping[str, Any] | Sequence[Any]
@@ -102,8 +106,10 @@ def guarded(snapshot: Path, root: Path, limits: Limits) -> Iterator[duckdb.DuckD
         connection.execute(f"SET temp_directory = {quoted(spill)}")
         connection.execute(f"SET max_temp_directory_size = '{SPILL}'")
         try:
+            if not SIZE.fullmatch(limits.memory):
+                raise ValueError(limits.memory)
             connection.execute(f"SET memory_limit = {quoted(limits.memory)}")
-        except duckdb.Error as error:
+        except (ValueError, duckdb.Error) as error:
             raise WarehouseError(f"memory {limits.memory!r}: give a number with its unit, as 500MB or 4GB") from error
         connection.execute("SET autoinstall_known_extensions = false")
         connection.execute("SET autoload_known_extensions = false")
@@ -160,15 +166,22 @@ def _check(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
         return
     for statement in statements:
         if statement.type not in READS:
-            name = FIRST_WORD.search(statement.query or sql)
             raise WarehouseError(
-                f"{name[1].upper() if name else statement.type.name} is refused. Queries only read: "
+                f"{_verb(statement)} is refused. Queries only read: "
                 "SELECT, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE, PIVOT, EXPLAIN; rows are written by the pipeline."
             )
     if len(kinds) > 1:
         raise WarehouseError(f"one statement at a time: there are {len(kinds)}")
     if kinds == [duckdb.StatementType.EXPLAIN]:
         _check(connection, _explained(sql))  # EXPLAIN ANALYZE COPY writes the file
+
+
+def _verb(statement: duckdb.Statement) -> str:
+    """The word that says what it does; behind WITH it stands anywhere."""
+    text = statement.query.encode()
+    words = (WORD.match(text[start:].decode()) for start, _ in duckdb.tokenize(statement.query))
+    first = next((word[0].upper() for word in words if word), "WITH")
+    return statement.type.name if first == "WITH" else first
 
 
 def _explained(sql: str) -> str:
@@ -187,6 +200,8 @@ def _explained(sql: str) -> str:
 def _in_words(error: str) -> str:
     if "file system operations are disabled" in error:
         return f"{error}\nOnly files under the root can be read: put yours there, and name it by its whole path."
+    if "INTERRUPT Error" in error:
+        return LOST
     return error
 
 

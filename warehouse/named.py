@@ -2,9 +2,12 @@
 
 -- What the query answers, in one line.
 -- $run VARCHAR: name of the run
--- $after INTEGER = 1: observations between the two that are compared
+-- $after INTEGER = 1: observations between the two that are compared, from 1 to 10
+
+A number that is said to be from one to another must lie between them.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +18,17 @@ from warehouse.errors import WarehouseError
 
 TITLE = re.compile(r"-- (.+)")
 PARAMETER = re.compile(r"-- \$(?P<name>\w+) (?P<type>\w+)( = (?P<default>\S+))?: (?P<about>.+)")
-READERS: dict[str, Callable[[str], Any]] = {"VARCHAR": str, "INTEGER": int, "DOUBLE": float}
+BOUNDS = re.compile(r"from (\d+) to (\d+)$")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+READERS: dict[str, Callable[[str], Any]] = {"VARCHAR": str, "INTEGER": int, "DOUBLE": _finite}
 
 
 @dataclass(frozen=True)
@@ -30,9 +43,12 @@ class Parameter:
     def read(self, text: str) -> Any:
         """The typed value. Raises WarehouseError."""
         try:
-            return READERS[self.type](text)
+            value = READERS[self.type](text)
         except ValueError as error:
             raise WarehouseError(f"{self.name} {text!r}: must be of type {self.type}; it is {self.about}") from error
+        if (bounds := BOUNDS.search(self.about)) and not float(bounds[1]) <= value <= float(bounds[2]):
+            raise WarehouseError(f"{self.name} {text}: is out of bounds; it is {self.about}")
+        return value
 
 
 @dataclass(frozen=True)

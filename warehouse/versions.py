@@ -54,12 +54,17 @@ def define(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _meta(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     """Empty where there are no tables yet."""
-    if connection.execute("FROM duckdb_tables() WHERE table_name = 'meta'").fetchone() is None:
+    try:
+        meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
+        version = int(meta["schema_version"])
+    except duckdb.CatalogException:
         return {}
-    meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
-    if int(meta["schema_version"]) > SCHEMA_VERSION:
+    except (duckdb.BinderException, KeyError, ValueError) as error:
         raise WarehouseError(
-            f"the warehouse has schema version {meta['schema_version']}, this rlsift knows {SCHEMA_VERSION}: "
-            "upgrade rlsift"
+            "the database is not rlsift's: its table meta names no schema version; name another root"
+        ) from error
+    if version > SCHEMA_VERSION:
+        raise WarehouseError(
+            f"the warehouse has schema version {version}, this rlsift knows {SCHEMA_VERSION}: upgrade rlsift"
         )
     return meta

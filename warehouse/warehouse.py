@@ -9,8 +9,9 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol
 
 import duckdb
 import pyarrow as pa
@@ -40,7 +41,10 @@ NAMED_QUERIES = {path.stem: path.read_text() for path in sorted((HERE / "queries
 
 logger = logging.getLogger("rlsift.warehouse")
 Connection = duckdb.DuckDBPyConnection
-T = TypeVar("T")
+
+
+class Query(Protocol):
+    def __call__(self, sql: str, parameters: Parameters | None = None) -> pa.Table: ...
 
 
 class Warehouse:
@@ -116,31 +120,30 @@ class Warehouse:
         return snapshot
 
     def snapshot_query(self, sql: str, parameters: Parameters | None = None) -> pa.Table:
-        """Run SQL of this code's own on the newest snapshot, read-only; waits for no lock and blocks no writer.
+        """Run SQL of this code's own on the newest snapshot, read-only; see `one_snapshot`."""
+        with self.one_snapshot() as query:
+            return query(sql, parameters)
 
-        Times are in UTC. Raises WarehouseError when nothing was published yet, or the SQL fails or writes.
+    @contextmanager
+    def one_snapshot(self) -> Iterator[Query]:
+        """A function like `snapshot_query`, all of whose answers are of one snapshot, whatever is published meanwhile.
+
+        It waits for no lock and blocks no writer, but where the snapshot is missing or was made by other code, and may
+        lack tables and views: then it is published anew first. Times are in UTC. Raises WarehouseError when nothing
+        was published yet, the snapshot is of newer code or damaged, or the SQL fails or writes.
         """
-        with closing(self._connect_to_snapshot()) as connection:
-            return _fetch(connection, sql, parameters)
-
-    def snapshot_queries(self, queries: Mapping[str, str], parameters: Parameters | None = None) -> dict[str, pa.Table]:
-        """Run several as `snapshot_query` does, by name, all on one snapshot that has the tables of this code."""
-        with self._current_snapshot() as connection:
-            return {name: _fetch(connection, sql, parameters) for name, sql in queries.items()}
+        with self._snapshot(lambda path: closing(_connect(path, read_only=True))) as connection:
+            yield partial(_fetch, connection)
 
     def named_query(self, name: str, /, **parameters: Any) -> pa.Table:
-        """Run queries/<name>.sql with its `$parameters` on the newest snapshot. Raises WarehouseError.
-
-        A snapshot made by other code may lack what the query asks for, so it is published anew.
-        """
+        """Run queries/<name>.sql with its `$parameters` as `snapshot_query` does."""
         if name not in NAMED_QUERIES:
             raise WarehouseError(f"no query is named {name!r}; there are {', '.join(NAMED_QUERIES)}")
-        with self._current_snapshot() as connection:
-            return _fetch(connection, NAMED_QUERIES[name], parameters)
+        return self.snapshot_query(NAMED_QUERIES[name], parameters)
 
     def bring_up_to_date(self) -> None:
-        """Publish anew where the snapshot was made by other code, and may lack tables, views or their comments."""
-        with self._current_snapshot():
+        """Publish anew where the snapshot is missing or was made by other code, and may lack tables and views."""
+        with self.one_snapshot():
             pass
 
     def ask(self, sql: str, parameters: Parameters | None = None, *, limits: Limits = DEFAULT_LIMITS) -> pa.Table:
@@ -154,15 +157,15 @@ class Warehouse:
     ) -> Iterator[Answer]:
         """Run one statement of a user's on the newest snapshot, and hand its rows out batch by batch.
 
-        It waits for no lock and blocks no writer, reads files of the root only (`getvariable('root')` is its path), and
-        Ctrl-C ends it. Times are in UTC. Raises LimitReached at a limit; WarehouseError when nothing was published
-        yet, or the statement fails, writes or is none.
+        It finds its snapshot as `one_snapshot` does, reads files of the root only (`getvariable('root')` is its path),
+        and Ctrl-C ends it. Raises LimitReached at a limit; WarehouseError as `one_snapshot`, or where the statement is
+        none.
         """
-        with ExitStack() as stack:
-            connection = self._at_snapshot(
-                lambda path: stack.enter_context(guarded(path, self.root.absolute(), limits))
-            )
-            yield stack.enter_context(answered(connection, sql, parameters, limits))
+        with (
+            self._snapshot(lambda path: guarded(path, self.root.absolute(), limits)) as connection,
+            answered(connection, sql, parameters, limits) as answer,
+        ):
+            yield answer
 
     def _lock(self) -> AbstractContextManager[None]:
         self.root.mkdir(parents=True, exist_ok=True)
@@ -212,37 +215,53 @@ class Warehouse:
             except duckdb.Error as error:
                 # Somebody who takes no lock has the file open: a notebook, DuckDB's own shell.
                 if "Conflicting lock" not in str(error) or time.monotonic() > deadline:
-                    remedy = f"Open {self.snapshot_path} read-only instead of the live file."
+                    remedy = f"If it is damaged, a copy of {self.snapshot_path} may take its place."
+                    if "Conflicting lock" in str(error):
+                        remedy = f"Open {self.snapshot_path} read-only instead of the live file."
                     raise WarehouseError(f"cannot open {self.path}: {error}\n{remedy}") from error
                 time.sleep(0.05)
 
     def _newest_snapshot(self) -> Path | None:
-        return self.root / self.snapshot_path.readlink() if self.snapshot_path.is_symlink() else None
+        if self.snapshot_path.is_symlink():
+            return self.root / self.snapshot_path.readlink()
+        return self.snapshot_path if self.snapshot_path.exists() else None  # a file, where the root was copied
 
     @contextmanager
-    def _current_snapshot(self) -> Iterator[Connection]:
+    def _snapshot(self, opened: Callable[[Path], AbstractContextManager[Connection]]) -> Iterator[Connection]:
         """The newest snapshot, with the tables and views of this code."""
-        with closing(self._connect_to_snapshot()) as connection:
-            current = is_current(connection)
-            if current:
-                yield connection
-        if not current:
+        with ExitStack() as stack:
+            while (connection := self._open_current(opened, stack)) is None:
+                stack.close()
+                self._publish_anew()
+            yield connection
+
+    def _publish_anew(self) -> None:
+        if self.path.exists():
             self.publish()
-            with closing(self._connect_to_snapshot()) as connection:
-                yield connection
+        elif not self.snapshot_path.exists():
+            raise WarehouseError(f"no snapshot has been published under {self.root} yet; is it the `root` of a run?")
+        else:
+            raise WarehouseError(
+                f"{self.snapshot_path} was made by another version of rlsift, and {self.path}, from which it is made "
+                "anew, is missing: copy the whole root"
+            )
 
-    def _connect_to_snapshot(self) -> Connection:
-        return self._at_snapshot(lambda path: _connect(path, read_only=True))
-
-    def _at_snapshot(self, connect: Callable[[Path], T]) -> T:
+    def _open_current(
+        self, opened: Callable[[Path], AbstractContextManager[Connection]], stack: ExitStack
+    ) -> Connection | None:
+        """None where there is no snapshot, or one of other code."""
         while (snapshot := self._newest_snapshot()) is not None:
             try:
-                return connect(snapshot)
+                connection = stack.enter_context(opened(snapshot))
+                return connection if is_current(connection) else None
             except duckdb.Error as error:
-                # Two publications since the look-up have removed it; else the trouble is real.
-                if snapshot == self._newest_snapshot():
-                    raise WarehouseError(f"cannot open the snapshot {snapshot}: {error}") from error
-        raise WarehouseError(f"no snapshot has been published under {self.root} yet")
+                if snapshot != self._newest_snapshot():  # two publications since the look-up have removed it
+                    continue
+                if not snapshot.exists():
+                    break
+                remedy = "Remove it if it is damaged: it is published anew."
+                raise WarehouseError(f"cannot open the snapshot {snapshot}: {error}\n{remedy}") from error
+        return None
 
 
 def _connect(path: Path, *, read_only: bool) -> Connection:
@@ -255,7 +274,7 @@ def _connect(path: Path, *, read_only: bool) -> Connection:
     return connection
 
 
-def _fetch(connection: Connection, sql: str, parameters: Parameters | None) -> pa.Table:
+def _fetch(connection: Connection, sql: str, parameters: Parameters | None = None) -> pa.Table:
     with _in_words():
         if not connection.extract_statements(sql):
             raise WarehouseError("the query is empty")

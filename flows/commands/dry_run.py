@@ -43,10 +43,9 @@ def print_dry_run(console: Console, config: RunConfig) -> None:
         f"sampler {train.sampler.type}, about {rollouts:,} rollouts)",
         soft_wrap=True,
         highlight=False,
-        markup=False,
     )
     for problem in missing(config):
-        console.print(f"  missing     {problem}", soft_wrap=True, highlight=False, markup=False)
+        console.print(f"  missing     {problem}", soft_wrap=True, highlight=False)
     console.print("`rlsift plan` with the same arguments shows which steps are recorded, which would run, and why.")
 
 

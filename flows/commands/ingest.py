@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pyarrow as pa
 from rich.console import Console
-from rich.markup import escape
 
 from flows.commands.tables import rich_table
 from pipeline_lib.config import Columns, DataFormat, DatasetSource, FileSource
@@ -22,7 +21,7 @@ def ingest_and_account(
     console: Console, warehouse: Warehouse, source: FileSource | DatasetSource, n_rejects: int
 ) -> None:
     """Ingest `source`, print its format and the counts, and list up to `n_rejects` of the rows that were left out."""
-    found, known = ingest_data(warehouse, source, lambda sentence: console.print(escape(sentence), soft_wrap=True))
+    found, known = ingest_data(warehouse, source, lambda sentence: console.print(sentence, soft_wrap=True))
     sources, verifiers = _names(found, "data_source"), _names(found, "verifier")
     console.print(f"rows        {found.n_rows:>9,}")
     console.print(f"prompts     {found.n_prompts:>9,}  from {', '.join(sources)}; graded by {', '.join(verifiers)}")
@@ -35,7 +34,7 @@ def ingest_and_account(
         console.print(f"not drawn   {found.n_not_drawn:>9,}  by the limit")
     console.print(f"left out    {len(found.rejects):>9,}")
     for reason, count in found.reject_counts.items():
-        console.print(f"  {reason:<24} {count:>9,}  {REMEDIES[reason]}", soft_wrap=True, markup=False, highlight=False)
+        console.print(f"  {reason:<24} {count:>9,}  {REMEDIES[reason]}", soft_wrap=True, highlight=False)
     if len(found.rejects):
         rows = (row for batch in found.rejects.batches() for row in batch.to_pylist())
         shown = [{"row": r["row_index"], "reason": r["reason"], "detail": r["detail"]} for r in islice(rows, n_rejects)]

@@ -6,6 +6,8 @@ import csv
 import json
 import math
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -14,8 +16,10 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
+from rich.text import Text
 
-from flows.commands.tables import rich_table
+from flows.commands.tables import print_rows
+from flows.commands.values import readable
 from pipeline_lib.atomic import new_file
 from warehouse import LimitReached, WarehouseError
 from warehouse.asking import Answer
@@ -34,6 +38,20 @@ class OutputFormat(StrEnum):
 
 def limit_in_words(error: LimitReached) -> str:
     return f"{error}; ask for less, or raise {FLAGS[error.limit]}"
+
+
+@contextmanager
+def cancelled_by_ctrl_c(messages: Console) -> Iterator[None]:
+    """Of what only reads nothing goes on: exit code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        messages.print("Cancelled.")
+        raise SystemExit(130) from None
+
+
+def print_error(messages: Console, text: str) -> None:
+    messages.print(Text.assemble(("error:", "bold red"), f" {text}"), soft_wrap=True)
 
 
 def check_output(form: OutputFormat, out: Path | None) -> None:
@@ -65,7 +83,11 @@ def _write(console: Console, answer: Answer, form: OutputFormat, out: Path | Non
         _print_table(console, answer)
     elif form == "parquet":
         assert out is not None
-        with new_file(out) as path, pq.ParquetWriter(path, answer.schema, compression="zstd") as writer:
+        with (
+            new_file(out) as path,
+            open(path, "wb") as parquet,
+            pq.ParquetWriter(parquet, answer.schema, compression="zstd") as writer,
+        ):
             for batch in answer.batches:
                 writer.write_batch(batch)
     elif out is None:
@@ -76,12 +98,12 @@ def _write(console: Console, answer: Answer, form: OutputFormat, out: Path | Non
 
 
 def _print_table(console: Console, answer: Answer) -> None:
-    shown, n_rows = answer.schema.empty_table(), 0
+    shown, n_rows = [], 0
     for batch in answer.batches:
         if n_rows < MAX_TABLE_ROWS:
-            shown = pa.concat_tables([shown, pa.Table.from_batches([batch.slice(0, MAX_TABLE_ROWS - n_rows)])])
+            shown.append(batch.slice(0, MAX_TABLE_ROWS - n_rows))
         n_rows += batch.num_rows
-    console.print(rich_table(shown))
+    print_rows(console, pa.Table.from_batches(shown, answer.schema))
     if n_rows > MAX_TABLE_ROWS:
         console.print(f"{MAX_TABLE_ROWS} of {n_rows} rows shown; --format csv, json or parquet gives them all.")
 
@@ -102,11 +124,11 @@ def _write_text(file: IO[str], answer: Answer, form: OutputFormat) -> None:
 
 
 def _cell(value: Any) -> Any:
-    return _json(value) if isinstance(value, list | dict) else value
+    return _json(value) if isinstance(value, list | dict) else readable(value)
 
 
 def _json(value: Any) -> str:
-    return json.dumps(_plain(value), default=str, ensure_ascii=False, allow_nan=False)
+    return json.dumps(_plain(readable(value)), default=str, ensure_ascii=False, allow_nan=False)
 
 
 def _plain(value: Any) -> Any:

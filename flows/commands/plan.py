@@ -26,7 +26,7 @@ def print_plan(console: Console, config: RunConfig) -> None:
     rows = [{"stage": s.stage, "step": s.name, "state": s.state, "why": s.why} for s in plan.steps]
     console.print(rich_table(pa.Table.from_pylist(rows), title=f"Run {config.name}"))
     if plan.dropped:
-        console.print(f"No longer part of the run: {', '.join(plan.dropped)}.", highlight=False, markup=False)
+        console.print(f"No longer part of the run: {', '.join(plan.dropped)}.", highlight=False)
     counts = Counter(step.state for step in plan.steps)
     told = [f"{counts[state]} {ending}" for state, ending in ENDINGS.items() if counts[state]]
-    console.print(f"Of {len(plan.steps)} steps {'; '.join(told)}.", highlight=False, markup=False)
+    console.print(f"Of {len(plan.steps)} steps {'; '.join(told)}.", highlight=False)

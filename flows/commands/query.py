@@ -7,10 +7,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flows.commands.output import OutputFormat, check_output, write_answer
+from flows.commands.output import OutputFormat, cancelled_by_ctrl_c, check_output, write_answer
 from flows.commands.status import the_run
-from warehouse import Limits, Warehouse
+from warehouse import Limits, Warehouse, WarehouseError
+from warehouse.asking import quoted
 from warehouse.named import QUERIES, NamedQuery, Parameter, find_query
+
+PROMPT = "SELECT 1 FROM prompts WHERE prompt_id = {}"
 
 
 def list_queries(console: Console) -> None:
@@ -18,11 +21,12 @@ def list_queries(console: Console) -> None:
     for query in QUERIES.values():
         asked = " ".join(_option(parameter) for parameter in query.parameters)
         for text in (f"{query.name} {asked}", f"    {query.title}"):
-            console.print(text, markup=False, highlight=False, soft_wrap=True)
+            console.print(text, highlight=False, soft_wrap=True)
 
 
 def run_query(
     console: Console,
+    messages: Console,
     warehouse: Warehouse,
     name: str,
     options: Sequence[str],
@@ -37,12 +41,10 @@ def run_query(
     given = read_options(options)
     if "run" not in given and _must_be_given(query, "run"):
         given["run"] = the_run(warehouse, None)
-    for parameter in query.parameters:
-        if parameter.name in ("run", "other") and parameter.name in given:
-            the_run(warehouse, given[parameter.name])
     values = query.values(given)
-    warehouse.bring_up_to_date()
-    with warehouse.asking(query.sql, values, limits=limits) as answer:
+    for name, value in given.items():
+        _check_there(warehouse, name, value)
+    with cancelled_by_ctrl_c(messages), warehouse.asking(query.sql, values, limits=limits) as answer:
         write_answer(console, answer, form, out)
 
 
@@ -58,6 +60,14 @@ def read_options(words: Sequence[str]) -> dict[str, str]:
             raise ValueError(f"{name}: is given twice; give it once")
         options[name.removeprefix("--")] = value if has_value else rest.pop(0)
     return options
+
+
+def _check_there(warehouse: Warehouse, parameter: str, value: str) -> None:
+    """An unknown name would have an empty answer, as a run has that tells nothing. Raises WarehouseError."""
+    if parameter in ("run", "other"):
+        the_run(warehouse, value)
+    elif parameter == "prompt" and not warehouse.snapshot_query(PROMPT.format(quoted(value))).num_rows:
+        raise WarehouseError(f"no prompt has the id {value!r} under {warehouse.root}; `FROM prompts` lists them all")
 
 
 def _must_be_given(query: NamedQuery, name: str) -> bool:

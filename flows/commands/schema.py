@@ -23,7 +23,6 @@ COLUMNS = """
 
 def print_schema(console: Console, warehouse: Warehouse, name: str | None) -> None:
     """All tables and views, or the one of that name, with their columns. Raises WarehouseError for another name."""
-    warehouse.bring_up_to_date()
     rows = warehouse.snapshot_query(COLUMNS).to_pylist()
     shown = [row for row in rows if name in (None, row["name"])]
     if not shown:
@@ -39,4 +38,4 @@ def print_schema(console: Console, warehouse: Warehouse, name: str | None) -> No
 
 
 def _line(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print(text, highlight=False, soft_wrap=True)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
-from prompt_toolkit.history import FileHistory
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 from rich.console import Console
-from rich.markup import escape
 
-from flows.commands.output import OutputFormat, limit_in_words, write_answer
+from flows.commands.output import OutputFormat, limit_in_words, print_error, write_answer
 from warehouse import LimitReached, Limits, Warehouse, WarehouseError
 from warehouse.asking import is_finished, split_statements
 
@@ -61,7 +62,7 @@ def open_session(warehouse: Warehouse) -> PromptSession[str]:
     @keys.add("enter")
     def enter(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if is_finished(buffer.text) or not buffer.text.strip():
+        if is_finished(buffer.text) or not buffer.text.strip() or _ends(buffer.text):
             buffer.validate_and_handle()
         else:
             buffer.insert_text("\n")
@@ -70,16 +71,26 @@ def open_session(warehouse: Warehouse) -> PromptSession[str]:
         "rlsift> ",
         multiline=True,
         prompt_continuation="   ...> ",
-        history=FileHistory(str(warehouse.root / "sql_history")),
+        history=_history(warehouse.root),
         completer=names_of(warehouse),
         lexer=PygmentsLexer(SqlLexer),
         key_bindings=keys,
     )
 
 
+def _ends(text: str) -> bool:
+    return text.strip(" \n;") in ("exit", "quit", ".exit", ".quit", "\\q")
+
+
+def _history(root: Path) -> History:
+    """Kept under the root, but for a root that somebody may only read."""
+    path = root / "sql_history"
+    may_write = os.access(path if path.exists() else root, os.W_OK)
+    return FileHistory(str(path)) if may_write else InMemoryHistory()
+
+
 def run_shell(console: Console, messages: Console, warehouse: Warehouse, form: OutputFormat, limits: Limits) -> None:
-    """Read statements and run them until Ctrl-D."""
-    warehouse.bring_up_to_date()
+    """Read statements and run them until Ctrl-D or `exit`."""
     session = open_session(warehouse)
     messages.print(
         f"{warehouse.snapshot_path}: a statement ends in ;, Ctrl-C cancels one, Ctrl-D ends.", soft_wrap=True
@@ -90,6 +101,8 @@ def run_shell(console: Console, messages: Console, warehouse: Warehouse, form: O
         except KeyboardInterrupt:
             continue
         except EOFError:
+            return
+        if _ends(text):
             return
         for sql in split_statements(text):
             if not run_statement(console, messages, warehouse, sql, form, limits):
@@ -106,7 +119,7 @@ def run_statement(
         sys.stdout.flush()
     except WarehouseError as error:
         text = limit_in_words(error) if isinstance(error, LimitReached) else str(error)
-        messages.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True, highlight=False)
+        print_error(messages, text)
         return False
     except KeyboardInterrupt:
         messages.print("Cancelled.")

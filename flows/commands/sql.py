@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flows.commands.output import OutputFormat, check_output, write_answer
+from flows.commands.output import OutputFormat, cancelled_by_ctrl_c, check_output, write_answer
 from warehouse import Limits, Warehouse
 from warehouse.asking import split_statements
 
@@ -34,16 +34,23 @@ def run_sql(
 
         run_shell(console, messages, warehouse, form, limits)
         return
-    text = statement if statement is not None else sys.stdin.read() if file is None else file.read_text("utf-8")
-    statements = split_statements(text)
+    if statement is None:
+        name, read = ("standard input", sys.stdin.buffer.read()) if file is None else (str(file), file.read_bytes())
+        statement = _decoded(read, name)
+    statements = split_statements(statement)
     if not statements:
         raise ValueError("the statement is empty; give one, or --file FILE, or type it into the shell of `rlsift sql`")
     if out is not None and len(statements) > 1:
         raise ValueError(f"--out {out}: takes the rows of one statement; there are {len(statements)}")
-    try:
+    with cancelled_by_ctrl_c(messages):
         for sql in statements:
             with warehouse.asking(sql, limits=limits) as answer:
                 write_answer(console, answer, form, out)
-    except KeyboardInterrupt:
-        messages.print("Cancelled.")
-        raise SystemExit(130) from None
+
+
+def _decoded(text: bytes, name: str) -> str:
+    try:
+        return text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = text[: error.start].count(b"\n") + 1
+        raise ValueError(f"{name}, line {line}: is not UTF-8 ({error.reason}); save it as UTF-8") from error

@@ -11,6 +11,7 @@ from flows.commands.tables import rich_table
 from tasks.locks import interrupted_steps
 from warehouse import Warehouse, WarehouseError
 from warehouse.asking import quoted
+from warehouse.warehouse import Query
 
 RUNS = """
     WITH progress AS (
@@ -27,7 +28,7 @@ RUNS = """
 """
 STEPS = """
     SELECT stage, name AS step,
-           CASE WHEN gone THEN 'interrupted' ELSE status END AS status,
+           CASE WHEN gone THEN 'interrupted' ELSE coalesce(status, 'not recorded') END AS status,
            CASE WHEN NOT gone THEN round(epoch(coalesce(finished_at, now()) - started_at), 1) END AS seconds,
            attempts, fingerprint, error
     FROM (
@@ -66,38 +67,47 @@ def print_status(console: Console, warehouse: Warehouse, run_id: str | None) -> 
     """All runs, or the steps of one."""
     if run_id is None:
         shown = warehouse.snapshot_query(RUNS.format(interrupted=_literals(interrupted_steps(warehouse))))
-        console.print(rich_table(shown))
+        console.print(rich_table(shown) if shown.num_rows else f"{_none_has_begun(warehouse)}.", soft_wrap=True)
     else:
         run_id = the_run(warehouse, run_id)
-        shown = steps_of(warehouse, run_id)
+        shown = steps_of(warehouse.snapshot_query, run_id, interrupted_steps(warehouse))
         console.print(rich_table(shown.drop_columns(["error"]), title=f"Run {run_id}"))
         for row in shown.to_pylist():
             if row["error"]:
-                console.print(f"stage {row['stage']} · {row['step']} failed: {row['error']}", markup=False)
+                console.print(f"stage {row['stage']} · {row['step']} failed: {row['error']}")
     if "interrupted" in shown["status"].to_pylist():
-        console.print(INTERRUPTED, markup=False, highlight=False)
+        console.print(INTERRUPTED, highlight=False)
 
 
-def steps_of(warehouse: Warehouse, run_id: str) -> pa.Table:
-    """The run's steps in order, with their state as it really is: one that nobody works on is interrupted."""
+def steps_of(query: Query, run_id: str, interrupted: Sequence[str]) -> pa.Table:
+    """The run's steps in order, with their state as it really is: one that nobody works on is interrupted.
+
+    `interrupted` was found before: of a snapshot no newer than the one that `query` reads.
+    """
     given = {
-        "interrupted": _literals(interrupted_steps(warehouse)),
+        "interrupted": _literals(interrupted),
         "run_id": quoted(run_id),
         "order": _literals(ORDER),
     }
-    return warehouse.snapshot_query(STEPS.format(**given))
+    return query(STEPS.format(**given))
 
 
 def _literals(texts: Sequence[str]) -> str:
     return f"[{', '.join(map(quoted, texts))}]::VARCHAR[]"
 
 
+def _none_has_begun(warehouse: Warehouse) -> str:
+    return f"no run has begun under {warehouse.root} yet; `rlsift run CONFIG` begins one"
+
+
 def the_run(warehouse: Warehouse, run_id: str | None) -> str:
     """`run_id` if it is known, or the only run where none is given. Raises WarehouseError."""
     known = warehouse.snapshot_query("SELECT run_id FROM runs ORDER BY 1")["run_id"].to_pylist()
+    if not known:
+        raise WarehouseError(_none_has_begun(warehouse))
     if run_id is None and len(known) == 1:
         return str(known[0])
     if run_id is None or run_id not in known:
         asked = "more than one run is there" if run_id is None else f"no run is named {run_id!r}"
-        raise WarehouseError(f"{asked} under {warehouse.root}; name one of: {', '.join(known) or '(none)'}")
+        raise WarehouseError(f"{asked} under {warehouse.root}; name one of: {', '.join(known)}")
     return run_id

@@ -25,7 +25,10 @@ MARKS = {
     "interrupted": ("■", "yellow"),
     "imported": ("↓", "blue"),
     "removed": ("–", "dim"),
+    "not recorded": ("?", "yellow"),
 }
+NAMED = ("failed", "interrupted", "not recorded")
+"""States of steps that are told in words beside the mark."""
 STYLES = {"completed": "green", "running": "cyan", "waiting": "cyan", "failed": "bold red", "interrupted": "yellow"}
 INTERRUPTED = "Its process is gone; `rlsift run` goes on from there."
 
@@ -119,7 +122,7 @@ def _steps(steps: Sequence[SeenStep]) -> Text:
 def _marked(step: SeenStep) -> Text:
     mark, style = MARKS[step.state]
     text = Text.assemble((f"{mark} ", style), step.name.replace("_", " "))
-    return text.append(f" {step.state}", style=style) if step.state in ("failed", "interrupted") else text
+    return text.append(f" {step.state}", style=style) if step.state in NAMED else text
 
 
 def _selected(row: Row) -> str:

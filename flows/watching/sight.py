@@ -1,6 +1,6 @@
 """What is to be seen of a run now: the newest snapshot, and the files of the step that goes on.
 
-Nothing here waits for a lock or writes, so a run does not notice that it is watched.
+Nothing here waits for a lock or writes, so a run does not notice that it is watched; but see Warehouse.one_snapshot.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from typing import Any
 
 from flows.commands.status import steps_of
 from tasks.live_files import progress_path, read_progress, training_directory
+from tasks.locks import interrupted_steps
 from tasks.progress import StepProgress
 from warehouse import Warehouse
 from warehouse.asking import quoted
+from warehouse.warehouse import Query
 
 Row = Mapping[str, Any]
 
@@ -42,7 +44,7 @@ class SeenStep:
     stage: int
     name: str
     state: str
-    """completed, running, failed, or interrupted: nobody works on it."""
+    """completed, running, failed, interrupted (nobody works on it), imported, removed, or not recorded (lost)."""
     seconds: float | None
     error: str | None
     fingerprint: str
@@ -76,53 +78,59 @@ def look(warehouse: Warehouse, run_id: str | None) -> Sight | None:
     """The run of this name, or the one that was worked on last; None where it has not begun. Raises WarehouseError."""
     if not warehouse.snapshot_path.exists():
         return None
+    interrupted = interrupted_steps(warehouse)
+    with warehouse.one_snapshot() as query:
+        return _look(query, warehouse.root, run_id, interrupted)
+
+
+def _look(query: Query, root: Path, run_id: str | None, nobody_works_on: Sequence[str]) -> Sight | None:
     where = "" if run_id is None else f"WHERE run_id = {quoted(run_id)}"
-    found = warehouse.snapshot_query(RUN.format(where=where)).to_pylist()
+    found = query(RUN.format(where=where)).to_pylist()
     if not found:
         return None
     [run] = found
     name = str(run["run_id"])
     steps = [
         SeenStep(row["stage"], row["step"], row["status"], row["seconds"], row["error"], row["fingerprint"])
-        for row in steps_of(warehouse, name).to_pylist()
+        for row in steps_of(query, name, nobody_works_on).to_pylist()
     ]
     states = {step.state for step in steps}
     interrupted = run["status"] == "running" and "interrupted" in states and "running" not in states
     running = next((step for step in reversed(steps) if step.state == "running"), None)
-    stage, training = _newest_training(warehouse, name, steps)
+    stage, training = _newest_training(query, root, name, steps)
     given = {"run_id": quoted(name)}
-    selections = warehouse.snapshot_query(SELECTED.format(**given)).to_pylist()
+    selections = query(SELECTED.format(**given)).to_pylist()
     return Sight(
         run_id=name,
         state="interrupted" if interrupted else run["status"],
         stages=run["stages"],
         steps=steps,
-        progress=None if running is None else read_progress(progress_path(warehouse.root, running.fingerprint)),
+        progress=None if running is None else read_progress(progress_path(root, running.fingerprint)),
         training_stage=stage,
         training=training,
         group_size=run["group_size"],
         selection=selections[0] if selections else None,
-        evaluations=warehouse.snapshot_query(EVALUATED.format(**given)).to_pylist(),
+        evaluations=query(EVALUATED.format(**given)).to_pylist(),
     )
 
 
 def _newest_training(
-    warehouse: Warehouse, run_id: str, steps: Sequence[SeenStep]
+    query: Query, root: Path, run_id: str, steps: Sequence[SeenStep]
 ) -> tuple[int | None, Sequence[dict[str, Any]]]:
     for step in reversed(steps):
-        if step.name == "train" and (rows := _training(warehouse, run_id, step)):
+        if step.name == "train" and (rows := _training(query, root, run_id, step)):
             return step.stage, rows
     return None, []
 
 
-def _training(warehouse: Warehouse, run_id: str, step: SeenStep) -> Sequence[dict[str, Any]]:
+def _training(query: Query, root: Path, run_id: str, step: SeenStep) -> Sequence[dict[str, Any]]:
     """Of a stage that is trained now its own records count: some are not published yet, others were taken back."""
-    published = warehouse.snapshot_query(TRAINED.format(fingerprint=quoted(step.fingerprint))).to_pylist()
+    published = query(TRAINED.format(fingerprint=quoted(step.fingerprint))).to_pylist()
     if step.state != "running":
         return published
     from pipeline_lib.grpo.record_files import finished_steps
 
-    records = training_directory(warehouse.root, run_id, step.stage, step.fingerprint) / "records"
+    records = training_directory(root, run_id, step.stage, step.fingerprint) / "records"
     known = {row["step"]: row for row in published}
     rows = []
     for number in finished_steps(records):

@@ -22,6 +22,7 @@ from pipeline_lib.config.section import Name
 from warehouse import Warehouse, WarehouseError
 from warehouse.tables import OWN_TABLES
 from warehouse.versions import SCHEMA_VERSION
+from warehouse.warehouse import Query
 
 MANIFEST = "manifest.json"
 IMPORTED = "imported"
@@ -65,8 +66,8 @@ WHAT_IT_KNEW = """
 
 def export_run(warehouse: Warehouse, run_id: str, file: Path) -> dict[str, int]:
     """Write what the newest snapshot knows of the run to `file`; the number of rows of each table."""
-    warehouse.bring_up_to_date()
-    exported = warehouse.snapshot_queries(_queries(warehouse), {"run_id": run_id})
+    with warehouse.one_snapshot() as query:
+        exported = {name: query(sql, {"run_id": run_id}) for name, sql in _queries(query).items()}
     counts = {name: table.num_rows for name, table in exported.items()}
     manifest = {"run_id": run_id, "schema_version": SCHEMA_VERSION, "rows": counts}
     with new_file(file) as temporary, zipfile.ZipFile(temporary, "w") as archive:
@@ -107,10 +108,10 @@ def import_run(warehouse: Warehouse, file: Path, run_id: str | None = None) -> t
     return name, {table_name: table.num_rows for table_name, table in added.items()}
 
 
-def _queries(warehouse: Warehouse) -> dict[str, str]:
+def _queries(query: Query) -> dict[str, str]:
     """By table, the rows that tell of one run."""
     queries = {}
-    for row in warehouse.snapshot_query(COLUMNS).to_pylist():
+    for row in query(COLUMNS).to_pylist():
         table, columns = row["table_name"], row["columns"]
         if table in LEFT_OUT:
             continue

@@ -13,6 +13,7 @@ from typing import Any
 
 from tasks.rollouts import IDENTICAL_SAMPLES
 from warehouse import Warehouse
+from warehouse.warehouse import Query
 
 STANDARD_ERRORS = 2.0
 """A fall within two of its standard errors is taken for chance."""
@@ -90,14 +91,15 @@ class Patient:
 
 def examine_run(warehouse: Warehouse, run_id: str) -> Iterator[Symptom]:
     """Symptoms by what they are of; none is not a proof of health."""
-    patient = _look_at(warehouse, run_id)
+    with warehouse.one_snapshot() as query:
+        patient = _look_at(query, run_id)
     for find in (_falls, _too_few_skips, _swings, _scores, _projection, _answers, _identical):
         yield from find(patient)
 
 
-def _look_at(warehouse: Warehouse, run_id: str) -> Patient:
+def _look_at(query: Query, run_id: str) -> Patient:
     def ask(sql: str, **more: Any) -> list[dict[str, Any]]:
-        return warehouse.snapshot_query(sql, {"run_id": run_id, **more}).to_pylist()
+        return query(sql, {"run_id": run_id, **more}).to_pylist()
 
     [run] = ask("SELECT config FROM runs WHERE run_id = $run_id")
     steps: dict[int, list[dict[str, Any]]] = {}

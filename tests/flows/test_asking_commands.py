@@ -10,6 +10,7 @@ import pty
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,12 +19,20 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from flow_cases import command, environment, in_this_process, rlsift, wait_until
-from history_cases import ASKED
+from history_cases import ASKED, of_version_1
 from warehouse_rows import run, table
 
 from warehouse import Warehouse
+from warehouse.asking import LOST
 
 ENDLESS = "SELECT sum(a.range * b.range) FROM range(100000000) AS a, range(100000000) AS b"
+ENDLESS_QUERY = f"""
+import sys
+from warehouse import named
+from flows.cli import app
+named.QUERIES["endless"] = named.NamedQuery("endless", "Endless.", (), {ENDLESS!r})
+app(["query", "endless", *sys.argv[1:]])
+"""
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +49,17 @@ def test_a_file_of_statements_is_answered_in_turn(
     file = tmp_path / "two.sql"
     file.write_text("-- two\nSELECT 1 AS x;\nSELECT ';' AS y; -- and no more\n")
     assert in_this_process(capsys, "sql", "-f", file, "--format", "csv", "--root", root) == (0, "x\n1\ny\n;\n", "")
+
+
+def test_a_file_that_is_not_utf_8_is_named_with_its_line(
+    capsys: pytest.CaptureFixture[str], root: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "old.sql"
+    file.write_bytes("SELECT 1;\nSELECT 'ä'".encode("latin-1"))
+    code, _, error = in_this_process(capsys, "sql", "-f", file, "--root", root)
+    assert code == 2 and f"{file}, line 2: is not UTF-8" in error
+    file.write_bytes("SELECT 'ä' AS x".encode("utf-8-sig"))
+    assert in_this_process(capsys, "sql", "-f", file, "--format", "csv", "--root", root) == (0, "x\nä\n", "")
 
 
 def test_standard_input_is_read_where_it_is_no_terminal(root: Path) -> None:
@@ -73,7 +93,7 @@ def test_an_error_half_way_leaves_the_file_as_it_was(
     out.write_text("before")
     sql = "SELECT CASE WHEN i = 900000 THEN 'x' ELSE '1' END::INTEGER FROM range(1_000_000) AS t (i)"
     code, _, error = in_this_process(capsys, "sql", sql, "--format", "csv", "--out", out, "--root", root)
-    assert code == 2 and "Conversion Error" in error
+    assert code == 2 and ("Conversion Error" in error or LOST in error)
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"] and out.read_text() == "before"
 
 
@@ -91,9 +111,11 @@ def test_what_is_said_of_a_limit_names_it_and_the_flag(capsys: pytest.CaptureFix
     assert (code, out) == (3, "") and "more than its 100MB of memory" in error and "--memory SIZE" in error
 
 
-def test_ctrl_c_cancels_a_statement(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("asked", ["sql", "query"])
+def test_ctrl_c_cancels_a_statement(root: Path, tmp_path: Path, asked: str) -> None:
+    endless = [sys.executable, "-c", ENDLESS_QUERY] if asked == "query" else command("sql", ENDLESS)
     process = subprocess.Popen(
-        command("sql", ENDLESS, "--root", root),
+        [*endless, "--root", str(root)],
         env=environment(TMPDIR=str(tmp_path)),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -172,6 +194,22 @@ ERRORS: dict[str, tuple[Sequence[str], str]] = {
     "two into one file": (["sql", "SELECT 1; SELECT 2", "--format", "csv", "--out", "a.csv"], "there are 2"),
     "no such file": (["sql", "-f", "none.sql"], "none.sql"),
     "memory": (["sql", "SELECT 1", "--memory", "much"], "memory 'much'"),
+    "memory below nothing": (["sql", "SELECT 1", "--memory", "-1"], "memory '-1': give a number with its unit"),
+    "no memory": (["sql", "SELECT 1", "--memory", "0MB"], "memory '0MB': give a number with its unit"),
+    "too much memory": (["sql", "SELECT 1", "--memory", f"{10**15}TB"], "give a number with its unit"),
+    "no number": (["query", "hard_among_skipped", "--run", "r", "--hard", "nan"], "hard 'nan': must be of type DOUBLE"),
+    "out of bounds": (
+        ["query", "zero_variance_persistence", "--run", "r", "--after", "11"],
+        "after 11: is out of bounds; it is observations of the prompt later, from 1 to 10",
+    ),
+    "unknown prompt": (["query", "prompt_history", "--prompt", "x"], "no prompt has the id 'x' under"),
+    "to a directory": (["sql", "SELECT 1", "--format", "csv", "--out", "/dev"], "/dev: is there, and is no regular"),
+    "to a device": (["sql", "SELECT 1", "--format", "parquet", "--out", "/dev/null"], "/dev/null: is there, and is no"),
+    "to nowhere": (["sql", "SELECT 1", "--format", "parquet", "--out", "/proc/x"], "error: /proc/x: No such file"),
+    "an interval into parquet": (
+        ["sql", "SELECT INTERVAL 1 DAY AS i", "--format", "parquet", "--out", "none.parquet"],
+        "write its column as text, as x::VARCHAR",
+    ),
 }
 
 
@@ -181,6 +219,30 @@ def test_what_cannot_be_done_is_told_in_words(
 ) -> None:
     code, out, error = in_this_process(capsys, *args, "--root", root)
     assert (code, out) == (2, "") and words in error.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("status",),
+        ("status", "run_id 0"),
+        ("sql", "FROM run_progress", "--format", "csv"),
+        ("query", "came_back", "--run", "run_id 0"),
+        ("schema", "run_progress"),
+        ("watch", "run_id 0", "--once"),
+        ("report", "run_id 0"),
+        ("doctor", "run_id 0"),
+        ("snapshot",),
+    ],
+    ids=" ".join,
+)
+def test_each_command_brings_an_older_snapshot_up(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, args: Sequence[str]
+) -> None:
+    before = of_version_1(tmp_path).snapshot_path.resolve()
+    code, out, _ = in_this_process(capsys, *args, "--root", tmp_path)
+    assert code == 0 and out
+    assert (tmp_path / "warehouse.snapshot.duckdb").resolve() != before
 
 
 def test_schema_says_what_each_column_is(capsys: pytest.CaptureFixture[str], root: Path) -> None:
@@ -235,6 +297,32 @@ def test_csv_holds_lists_and_structs_as_json(capsys: pytest.CaptureFixture[str],
     sql = "SELECT ['x'] AS l, {'a': NULL} AS s"
     code, said, _ = in_this_process(capsys, "sql", sql, "--format", "csv", "--root", root)
     assert code == 0 and list(csv.reader(io.StringIO(said))) == [["l", "s"], ['["x"]', '{"a": null}']]
+
+
+TEXTS = """
+    SELECT [INTERVAL 14 MONTH, INTERVAL '1' DAY, INTERVAL (-90.5) SECOND, INTERVAL 0 DAY] AS l,
+           {'i': INTERVAL '-2' MONTH} AS s, INTERVAL '25' HOUR AS i, '\\xFFa'::BLOB AS b,
+           1::UNION(n INT, t VARCHAR) AS u
+"""
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+def test_intervals_bytes_and_unions_are_written_as_duckdb_does(
+    capsys: pytest.CaptureFixture[str], root: Path, form: str
+) -> None:
+    in_words = "SELECT list_transform(l, lambda x: x::VARCHAR) AS l, {'i': s.i::VARCHAR} AS s, i::VARCHAR AS i, "
+    in_words += f"b::VARCHAR AS b, u.n AS u FROM ({TEXTS})"
+    answers = [in_this_process(capsys, "sql", sql, "--format", form, "--root", root) for sql in (TEXTS, in_words)]
+    assert answers[0][0] == 0 and "1 year 2 months" in answers[0][1]
+    assert answers[0] == answers[1]
+
+
+def test_an_empty_root_has_no_run_and_says_what_begins_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    Warehouse(tmp_path).publish()
+    told = f"no run has begun under {tmp_path} yet; `rlsift run CONFIG` begins one"
+    assert in_this_process(capsys, "status", "--root", tmp_path) == (0, f"{told}.\n", "")
+    for args in (("report",), ("report", "demo"), ("query", "came_back"), ("doctor", "demo")):
+        assert in_this_process(capsys, *args, "--root", tmp_path) == (2, "", f"error: {told}\n")
 
 
 def test_no_time_limit_is_too_long(capsys: pytest.CaptureFixture[str], root: Path) -> None:

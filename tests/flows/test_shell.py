@@ -62,6 +62,20 @@ def test_ctrl_c_drops_what_was_typed_and_ctrl_d_ends(warehouse: Warehouse, keybo
     assert "7" in out and "13" not in out and "error" not in messages
 
 
+@pytest.mark.parametrize("word", ["exit", "quit;", ".exit", "\\q"])
+def test_who_types_another_shells_word_is_let_out(warehouse: Warehouse, keyboard: PipeInput, word: str) -> None:
+    out, messages = typed(warehouse, keyboard, f"{word}{ENTER}SELECT 13 AS x;{ENTER}{CTRL_D}")
+    assert "13" not in out and "error" not in messages
+
+
+def test_a_root_that_may_only_be_read_has_a_shell(
+    warehouse: Warehouse, keyboard: PipeInput, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell.os, "access", lambda path, mode: False)  # root may write anywhere
+    out, _ = typed(warehouse, keyboard, f"SELECT 'unkept' AS x;{ENTER}{CTRL_D}")
+    assert "unkept" in out and "unkept" not in (warehouse.root / "sql_history").read_text()
+
+
 def test_a_limit_is_told_with_its_remedy_and_the_shell_goes_on(warehouse: Warehouse, keyboard: PipeInput) -> None:
     endless = "SELECT sum(a.range * b.range) FROM range(100000000) a, range(100000000) b"
     out, messages = typed(warehouse, keyboard, f"{endless};{ENTER}SELECT 8 AS x;{ENTER}{CTRL_D}", Limits(seconds=0.3))

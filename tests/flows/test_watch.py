@@ -144,6 +144,13 @@ def test_a_frame_of_a_run_whose_process_is_gone(root: Root) -> None:
     assert any("`rlsift run` goes on from there" in row for row in rows)
 
 
+def test_a_frame_of_a_run_whose_step_is_lost(root: Root) -> None:
+    lost = {"run_id": "demo", "stage": 1, "name": "diagnose", "fingerprint": "lost"}
+    root.warehouse.write({"run_steps": table(lost)})
+    root.warehouse.publish()
+    assert any("? diagnose not recorded" in row for row in shown(root))
+
+
 def test_a_frame_of_a_run_that_has_failed(root: Root) -> None:
     root.write("failed", done=["policy"], running="ingest", error="StepFailed: [bold]no[/] prompt is left")
     heading, *rows = shown(root)

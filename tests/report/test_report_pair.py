@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from small_runs import pair_of, report_of, warehouse_of_two
 from typer.testing import CliRunner
+from warehouse_rows import stats, table
 
 from flows.cli import app
 from pipeline_lib.report import PairData, render_pair
@@ -25,6 +29,7 @@ from pipeline_lib.report.pair.cost import Point, accuracy_for_cost, cost_curves,
 from tasks.report import report_path, write_pair_report, write_report
 from tasks.report_texts import ranked_completions
 from warehouse import Warehouse, WarehouseError
+from warehouse import warehouse as module
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +122,27 @@ def test_evaluations_lie_over_each_other_and_difficulties_side_by_side(pair: Pai
     assert [panel.title for panel in difficulty_of_both(pair).panels] == ["ours", "theirs"]
 
 
+@pytest.mark.parametrize("write", [write_report, write_pair_report])
+def test_a_page_is_of_one_snapshot_whatever_is_published_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[..., Path]
+) -> None:
+    warehouse = warehouse_of_two(tmp_path)
+    runs = ["ours"] if write is write_report else ["ours", "theirs"]
+    alone = write(warehouse, *runs).read_text()
+    fetch = module._fetch
+
+    def beside_a_run(*arguments: Any) -> pa.Table:
+        answer = fetch(*arguments)
+        monkeypatch.setattr(module, "_fetch", fetch)
+        warehouse.write({"rollout_stats": table(*(stats("off", f"new{i}", 0) for i in range(99)))})
+        warehouse.publish()
+        return answer
+
+    monkeypatch.setattr(module, "_fetch", beside_a_run)
+    assert write(warehouse, *runs).read_text() == alone
+    assert write(warehouse, *runs).read_text() != alone
+
+
 def test_the_page_says_what_differs_and_needs_nothing_from_the_network(pair: PairData) -> None:
     page = render_pair(pair)
     words = " ".join(re.sub(r"<script.*?</script>|<style.*?</style>|<[^>]+>", " ", page, flags=re.S).split())
@@ -155,7 +181,7 @@ def test_ranked_prompts_show_a_right_and_a_wrong_completion_of_those_they_were_r
     ranked = warehouse.named_query("report_ranked_prompts", run_id="ours")
     found = [
         (row["prompt_id"], row["completion"], row["correct"], row["policy"])
-        for row in ranked_completions(warehouse, "ours", ranked).to_pylist()
+        for row in ranked_completions(warehouse.snapshot_query, warehouse.root, "ours", ranked).to_pylist()
     ]
     assert sorted(found) == [
         ("a", "a0 <i>", False, "initial policy"),

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from kept_root import NOW
 from warehouse_rows import decision, evaluation, fact, prompt, run, selection, stats, table, train_step
@@ -13,6 +14,7 @@ from warehouse_rows import decision, evaluation, fact, prompt, run, selection, s
 from pipeline_lib.config import RunConfig
 from tasks.keeping.symptoms import Symptom, examine_run
 from warehouse import Warehouse
+from warehouse import warehouse as module
 
 STEPS = {"ingest": 0, "rollouts_train": 0, "evaluate0": 0, "score": 1, "select": 1, "train": 1, "evaluate1": 1}
 SAMPLER = {"type": "greso", "p_max": 0.95}
@@ -210,3 +212,22 @@ def test_every_remedy_names_keys_that_the_config_has() -> None:
         "engine",
     ):
         assert key in source and f'"{key}"' in schema
+
+
+def test_a_run_is_looked_at_in_one_snapshot_whatever_is_published_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert symptoms(tmp_path, healthy()) == []
+    warehouse = Warehouse(tmp_path)
+    fetch = module._fetch
+
+    def beside_a_run(*arguments: Any) -> pa.Table:
+        answer = fetch(*arguments)
+        monkeypatch.setattr(module, "_fetch", fetch)
+        warehouse.write({"diagnoses": table(fact("select", "gsm", "share_zero", 0.99, 100))})
+        warehouse.publish()
+        return answer
+
+    monkeypatch.setattr(module, "_fetch", beside_a_run)
+    assert list(examine_run(warehouse, "demo")) == []
+    assert [symptom.what[:3] for symptom in examine_run(warehouse, "demo")] == ["99%"]

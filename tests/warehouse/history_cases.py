@@ -1,10 +1,13 @@
 """Two small histories whose answers can be worked by hand: HISTORY for the views, ASKED for the named queries."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from warehouse_rows import (
@@ -23,6 +26,9 @@ from warehouse_rows import (
     train_step,
 )
 
+from warehouse import Warehouse
+
+OLDEST = Path(__file__).parent / "versions" / "0001a.sql"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 # Two stages. "other" shares the offline rollouts of "r".
@@ -202,6 +208,18 @@ ASKED: Mapping[str, pa.Table] = {
         decision("tr2", 3, "new", keep=True, reason="explored"),
     ),
 }
+
+
+def of_version_1(root: Path) -> Warehouse:
+    """With a snapshot, as its code left it."""
+    warehouse = Warehouse(root)
+    snapshot = root / "snapshots" / "warehouse-1.duckdb"
+    snapshot.parent.mkdir(parents=True)
+    with duckdb.connect(str(warehouse.path)) as connection:
+        connection.execute(OLDEST.read_text())
+    shutil.copy(warehouse.path, snapshot)
+    warehouse.snapshot_path.symlink_to(snapshot.relative_to(root))
+    return warehouse
 
 
 def rows(answer: pa.Table) -> list[tuple[Any, ...]]:

@@ -253,13 +253,6 @@ def test_a_snapshot_that_goes_while_it_is_looked_up(warehouse: Warehouse, monkey
     assert len(looked_up) == 2
 
 
-def test_a_snapshot_that_is_missing_is_named(warehouse: Warehouse) -> None:
-    snapshot = warehouse.publish()
-    snapshot.unlink()
-    with pytest.raises(WarehouseError, match=f"cannot open the snapshot {snapshot}"):
-        warehouse.snapshot_query("SELECT 1")
-
-
 def test_a_held_lock_stops_writers_with_the_holders_name_but_no_reader(warehouse: Warehouse) -> None:
     warehouse.write(batch("a"))
     warehouse.publish()

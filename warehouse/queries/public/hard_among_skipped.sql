@@ -1,6 +1,6 @@
 -- Share of hard prompts among those that the sampler skipped or rolled out, by stage, by what was known before it.
 -- $run VARCHAR: name of the run
--- $hard DOUBLE = 0.2: a prompt is hard whose last known pass rate is at most that
+-- $hard DOUBLE = 0.2: greatest pass rate that a hard prompt was known to have, from 0 to 1
 -- share_hard is of the decisions on prompts whose pass rate was known.
 WITH decided AS (
     SELECT run_steps.stage, decisions.prompt_id, decisions.keep, sum(decisions.n_decisions) AS n
