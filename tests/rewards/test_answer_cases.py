@@ -188,6 +188,31 @@ def test_math(gold: str, completion: str, verdict: Verdict) -> None:
     assert grade("math", gold, completion) == verdict
 
 
+@pytest.mark.parametrize(
+    ("gold", "completion", "verdict"),
+    [
+        ("A", r"\boxed{A) no, B) yes}", UNPARSEABLE),
+        ("B", r"\boxed{B) or C)}", UNPARSEABLE),
+        ("A", "Answer: A. no, B. yes", UNPARSEABLE),
+        ("B", "Answer: B. or C.", UNPARSEABLE),
+        ("B", "Answer: B - C", UNPARSEABLE),
+        ("B", r"\boxed{\textbf{(B)}\ 12}", RIGHT),
+        ("B", r"\boxed{(B)\qquad 12}", RIGHT),
+        ("B", "Answer: B - Paris", RIGHT),
+        ("B", "Answer: B – Paris", RIGHT),
+        ("B", "Answer: B (Paris)", RIGHT),
+        ("B", "**Answer**: B", RIGHT),
+        ("B", "Answer: `B`", RIGHT),
+        ("B", r"\boxed{\color{red}{B}}", RIGHT),
+        ("B", "Answer: B. C", RIGHT),
+        ("B", "Answer: B) f(a) = 2", RIGHT),
+        ("A", "Answer: A cat (x)", UNPARSEABLE),
+    ],
+)
+def test_multiple_choice(gold: str, completion: str, verdict: Verdict) -> None:
+    assert grade("multiple_choice", gold, completion) == verdict
+
+
 @pytest.mark.parametrize("gold", ["1/0", r"\frac{0}{0}", "nan", "NaN", "null", ")(", "(" * 300 + "1" + ")" * 300])
 def test_a_gold_that_no_answer_can_meet_is_refused(gold: str) -> None:
     assert get_verifier("math").gold_problem(prompt(gold, "math")) is not None
