@@ -15,7 +15,7 @@ from pipeline_lib.rewards.extract import after_marker, answer_line, bare, boxed,
 from pipeline_lib.rewards.numbers import join_thousands, plain_number
 from pipeline_lib.rewards.quantities import NAME, Quantity, contradict, quantity, sides
 from pipeline_lib.rewards.verifier import RIGHT, UNPARSEABLE, WRONG, Verifier
-from pipeline_lib.rewards.words import date_or_time, words
+from pipeline_lib.rewards.words import same_date_or_time, words
 
 MAX_DEPTH = 20
 """Brackets in brackets of a gold; math-verify takes seconds for more, then minutes."""
@@ -37,7 +37,7 @@ class Math(Verifier):
         gold = _read(prompt.gold)
         if gold.text.lower() in NO_VALUES:
             return f"{prompt.gold!r} stands for a missing answer"
-        if gold.words or gold.date_or_time or (gold.quantity and gold.quantity.certain):
+        if gold.words or same_date_or_time(gold.text, gold.text) or (gold.quantity and gold.quantity.certain):
             return None
         if (depth := _depth(gold.text)) > MAX_DEPTH:
             return f"its brackets are {depth} deep, and math-verify is asked for at most {MAX_DEPTH}"
@@ -105,7 +105,6 @@ class _Reading:
     text: str
     words: str | None
     short_words: str | None
-    date_or_time: str | None
     name: str
     """Of the quantity, as in x = 5; "" where it has none."""
 
@@ -114,7 +113,7 @@ class _Reading:
     @property
     def expression(self) -> str:
         """What math-verify shall read."""
-        if self.quantity is not None and self.quantity.certain:
+        if self.quantity is not None and (self.quantity.known or not self.quantity.unit):
             return f"{self.name} = {self.quantity.written}" if self.name else self.quantity.written
         return join_thousands(self.text)
 
@@ -126,12 +125,12 @@ def _read(text: str) -> _Reading:
     if not NAME.fullmatch(name):
         name, value = "", named
     found = quantity(value)
-    return _Reading(named, words(named), words(named, short=True), date_or_time(named), fold(name), found)
+    return _Reading(named, words(named), words(named, short=True), fold(name), found)
 
 
 def _settle(gold: _Reading, given: _Reading) -> Verdict | None:
-    if gold.date_or_time or given.date_or_time:
-        return RIGHT if gold.date_or_time == given.date_or_time else WRONG
+    if (same := same_date_or_time(gold.text, given.text)) is not None:
+        return RIGHT if same else WRONG
     if (gold.words or given.words) and gold.short_words and given.short_words:
         return RIGHT if gold.short_words == given.short_words else WRONG
     if fold(gold.text) == fold(given.text):
@@ -146,20 +145,14 @@ def _settle(gold: _Reading, given: _Reading) -> Verdict | None:
 
 def _settle_quantities(gold: Quantity, given: Quantity) -> Verdict | None:
     if gold.unit != given.unit:
-        if gold.unit and given.unit:
-            return None if _may_be_one_product(gold, given) else WRONG
-        if not (gold.certain and given.certain):
-            return None
+        both = bool(gold.unit and given.unit)
+        if both and ((gold.known and given.known) or len(gold.unit) == len(given.unit) == 1):
+            return WRONG
+        if not (gold.certain and given.certain) or (both and not gold.known and not given.known):
+            return None  # as 2xy and 2yx
     if gold.number == given.number:
         return RIGHT
     return WRONG if gold.number.denominator == given.number.denominator == 1 else None
-
-
-def _may_be_one_product(one: Quantity, other: Quantity) -> bool:
-    """As 2xy and 2yx, and 2xx and 2x^2."""
-    if sorted(one.unit) == sorted(other.unit):
-        return True
-    return not one.certain and not other.certain and max(len(one.unit), len(other.unit)) > 1
 
 
 def _depth(text: str) -> int:

@@ -11,10 +11,19 @@ from pipeline_lib.rewards.numbers import CURRENCY, MAX_LENGTH, plain, plain_numb
 
 SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 
-# The others of one or two letters are taken for variables.
-_SHORT = frozenset(
-    ["m", "s", "g", "h", "l", "mm", "cm", "dm", "km", "kg", "mg", "ml", "lb", "oz", "ft", "yd", "mi", "hr"]
-)
+_UNITS = {
+    **{
+        unit: unit for unit in ("mm", "cm", "dm", "m", "km", "mg", "g", "kg", "ml", "l", "s", "h", "min", "day", "week")
+    },
+    **{unit: unit for unit in ("month", "year", "lb", "oz", "in", "ft", "yd", "mi", "mph", "km/h", "m/s", "unit")},
+    **{unit: unit for unit in ("degree", "dollar", "cent", "euro")},
+    **{"millimeter": "mm", "centimeter": "cm", "decimeter": "dm", "meter": "m", "kilometer": "km", "metre": "m"},
+    **{"gram": "g", "kilogram": "kg", "liter": "l", "litre": "l", "milliliter": "ml", "sec": "s", "second": "s"},
+    **{"minute": "min", "hour": "h", "hr": "h", "pound": "lb", "ounce": "oz", "inch": "in", "foot": "ft", "feet": "ft"},
+    **{"yard": "yd", "mile": "mi", "milesperhour": "mph", "usd": "dollar"},
+}
+_POWERS = {"square": "2", "sq": "2", "cubic": "3", "cu": "3"}
+_SHORT = _UNITS.keys() - {"in"}  # the others of one or two letters are taken for variables
 _JOINS = frozenset(["and", "or", "to", "of", "not", "is", "plus", "minus", "times", "over", "by", "mod"])
 
 _IN_TEXT = r"\\(?:text|textrm|textbf|textit|mathrm|mathbf|mbox|operatorname)\s*\{(?P<text>[^{}]*)\}"
@@ -40,27 +49,30 @@ class Quantity:
     unit: str
     """In lower case, singular and without spaces; "" where there is none. The base of 11_2 counts as one."""
 
-    certain: bool
+    certain: bool = True
     """Whether the unit can only be one; else it may be a product of variables."""
+
+    known: bool = True
+    """Whether another known one is another unit; apples and red apples may be the same."""
 
 
 def quantity(text: str) -> Quantity | None:
     """The number that `text` is, with the unit behind it; None when it is anything else."""
     number = plain_number(text)
     if number is not None:
-        return Quantity(number, _written(text, number), "", certain=True)
+        return Quantity(number, _written(text, number), "")
     match = _QUANTITY.fullmatch(plain(bare(text)).strip()) if len(text) <= MAX_LENGTH else None
     number = plain_number(match["number"]) if match else None
     if match is None or number is None:
         return None
     written = _written(match["number"], number)
     if match["base"]:
-        return Quantity(number, written, f"base{match['base']}", certain=True)
+        return Quantity(number, written, f"base{match['base']}")
     if match["degrees"]:
-        return Quantity(number, written, f"degree{match['scale'].lower()}", certain=True)
+        return Quantity(number, written, f"degree{match['scale'].lower()}")
     words = (match["text"] or match["word"] or "").lower().replace(".", " ").split()
     if not words:
-        return Quantity(number, written, "", certain=True)
+        return Quantity(number, written, "")
     if words[0] in _JOINS:
         return None
     certain = match["word"] is None or (len(words[0]) > 2 and bool(match["space"])) or words[0] in _SHORT
@@ -68,7 +80,10 @@ def quantity(text: str) -> Quantity | None:
         number *= SCALES[words.pop(0)]
         written = str(number)
     power = re.sub(r"[^23²³]", "", match["power"]).translate(str.maketrans("²³", "23"))
-    return Quantity(number, written, _PLURAL.sub("", "".join(words)) + power, certain)
+    if len(words) > 1 and words[0] in _POWERS:
+        power = _POWERS[words.pop(0)]
+    stem = _PLURAL.sub("", "".join(words))
+    return Quantity(number, written, _UNITS.get(stem, stem) + power, certain, known=certain and stem in _UNITS)
 
 
 def amount(text: str) -> Fraction | None:

@@ -12,9 +12,8 @@ _YES_OR_NO = {"yes", "no"}
 _SAME = str.maketrans({"’": "'", "‘": "'", "‐": "-", "‑": "-", "–": "-", "~": " "})
 _IN_TEXT = re.compile(r"\\(?:text|mathrm)\s*\{([^{}]*)\}")
 _DATE = r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}|[0-9]{1,2}[/-][0-9]{1,2}[/-][0-9]{4}"
-_HALF_DAY = r"\s*[ap]\.?\s?m\.?"
-_TIME = rf"[0-9]{{1,2}}:[0-9]{{2}}{_HALF_DAY}|[0-9]{{1,2}}:0[0-9]"  # 3:10 may be a ratio, 3:05 is none
-_DATE_OR_TIME = re.compile(f"{_DATE}|{_TIME}", re.IGNORECASE)
+_TIME = r"[0-9]{1,2}:[0-9]{2}"
+_TOLD = re.compile(rf"{_DATE}|{_TIME}[ap]m|[0-9]{{1,2}}:0[0-9]")  # 3:10 may be a ratio, 3:05 is none
 
 
 def words(text: str, *, short: bool = False) -> str | None:
@@ -32,7 +31,12 @@ def words(text: str, *, short: bool = False) -> str | None:
     return ",".join(sorted(parts))
 
 
-def date_or_time(text: str) -> str | None:
-    """`text` in one case, without spaces and full stops; None where it is no date and no time of the day."""
-    plain = _IN_TEXT.sub(r"\1", text).strip()
-    return re.sub(r"[\s.]", "", plain.lower()) if _DATE_OR_TIME.fullmatch(plain) else None
+def same_date_or_time(one: str, other: str) -> bool | None:
+    """Whether two texts are the same date or time of the day; None where neither is any.
+
+    One of two times may leave out am or pm.
+    """
+    one, other = (re.sub(r"[\s.]", "", _IN_TEXT.sub(r"\1", text).lower()) for text in (one, other))
+    if _TOLD.fullmatch(one) is None and _TOLD.fullmatch(other) is None:
+        return None
+    return one == other or one in (f"{other}am", f"{other}pm") or other in (f"{one}am", f"{one}pm")
