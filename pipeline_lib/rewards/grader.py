@@ -76,9 +76,16 @@ class Grader:
                 settled.append(key)
             else:
                 settled.append(verdict)
+        judged: dict[Key, Verdict] = {}
         for name, answers in pending.items():
-            self._cache.update(zip(answers, self._judge(name, list(answers.values())), strict=True))
-        return [verdict if isinstance(verdict, Verdict) else self._cache[verdict] for verdict in settled]
+            judged.update(zip(answers, self._judge(name, list(answers.values())), strict=True))
+        verdicts = [
+            verdict if isinstance(verdict, Verdict) else judged.get(verdict) or self._cache[verdict]
+            for verdict in settled
+        ]
+        # A timeout or an error may be the machine's: the answer is judged again when it comes again.
+        self._cache.update((key, verdict) for key, verdict in judged.items() if verdict.reward is not None)
+        return verdicts
 
     def _judge(self, name: str, answers: list[Answer]) -> list[Verdict]:
         alone = get_verifier(name).time_limit is not None
@@ -126,7 +133,8 @@ class Grader:
 
 
 def _key(prompt: Prompt, answer: str) -> Key:
-    args = json.dumps(dict(prompt.verifier_args), sort_keys=True, default=str)
+    # Two entries of reasoning-gym may ask the same and have the same gold.
+    args = json.dumps([dict(prompt.verifier_args), prompt.extra.get("entry")], sort_keys=True, default=str)
     return prompt.verifier, prompt.prompt_id, prompt.gold, args, answer
 
 

@@ -1,6 +1,7 @@
 r"""Multiple choice: the letter in the last \boxed{}, else on the last `Answer:` line, else the whole completion.
 
-A letter may stand in brackets, and its choice's text may follow: B, (B), [b], B) Paris, **B**, \text{B}, option B.
+A letter may stand in brackets, and its choice's text may follow: B, (B), [b], B) Paris, B - Paris, **B**, \text{B},
+option B. A text that names a second letter the same way is no answer.
 With `choices` (texts, in the order of their letters) in verifier_args, a choice's text alone is an answer too.
 """
 
@@ -10,18 +11,25 @@ import re
 import string
 
 from pipeline_lib.records import Prompt, Verdict
-from pipeline_lib.rewards.extract import answer_line, boxed, fold
+from pipeline_lib.rewards.extract import answer_line, bare, boxed, fold
 from pipeline_lib.rewards.verifier import RIGHT, UNPARSEABLE, WRONG, Verifier
 
 _WRAPPERS = re.compile(r"\\(?:text|textbf|mathrm|mathbf)\s*\{([^{}]*)\}")
+_SPACES = re.compile(r"\\(?:[ ,;:!]|q?quad(?![A-Za-z]))|~")
 _LETTER = re.compile(
     r"(?:(?:the\s+)?(?:option|choice|answer)\s+(?:is\s+)?)?"
-    r"(?:[(\[{](?P<bracketed>[A-Z])[)\]}](?:[\s.:,].*)?|(?P<marked>[A-Z])[).:](?:\s.*)?|(?P<bare>[A-Z]))",
+    r"(?:[(\[{](?P<bracketed>[A-Z])[)\]}](?:[\s.:,].*)?|(?P<marked>[A-Z])[).:](?:\s.*)?"
+    r"|(?P<bare>[A-Z])(?:\s+[-–—]\s.*|\s+\([^()]*\)\.?)?)",
     re.IGNORECASE | re.DOTALL,
 )
-
-
-_BRACKETED = re.compile(r"[(\[]([A-Z])[)\]]", re.IGNORECASE)
+_NAMED = re.compile(
+    r"(?<![A-Z])[(\[]([A-Z])[)\]]|(?<![A-Z(\[])([A-Z])(?:\)|:(?=\s))|(?:\A|[,;\n]\s*)([A-E])\.\s", re.IGNORECASE
+)
+# B. or C., A, B, and B - C; but B. C may be vitamin C.
+_ANOTHER = re.compile(
+    r"\W*[A-Z](?:\W*(?:,|/|&|\bor\b|\band\b)\s*(?:option\s+|choice\s+)?|\s+[-–—]\s+)\W?[A-Z]\W*",
+    re.IGNORECASE,
+)
 
 
 class MultipleChoice(Verifier):
@@ -48,8 +56,10 @@ class MultipleChoice(Verifier):
 
 def letter(text: str) -> str | None:
     """The letter that an answer gives, upper case; None where it is no letter, or another one follows."""
-    plain = _WRAPPERS.sub(r"\1", text).replace("*", "").replace("$", "").strip()
-    if len({name.upper() for name in _BRACKETED.findall(plain)}) > 1:
+    shown = _SPACES.sub(" ", _WRAPPERS.sub(r"\1", bare(text))).replace("*", "").replace("$", "")
+    plain = "\n".join(line for line in map(fold, shown.splitlines()) if line)
+    named = {name.upper() for names in _NAMED.findall(plain) for name in names if name}
+    if len(named) > 1 or _ANOTHER.fullmatch(plain):
         return None
     match = _LETTER.fullmatch(plain)
     return next((group.upper() for group in match.groups() if group), None) if match else None

@@ -69,10 +69,20 @@ def test_ungraded_is_never_a_reward_of_zero() -> None:
 def test_the_same_answer_is_judged_once(grader: Grader, tmp_path: Path) -> None:
     gold = prompt("cached", "misbehaving")
     told = tmp_path / "told"
+    answer = f"tell {told} and think"
+    assert grader.grade([(gold, answer)] * 8) == [WRONG] * 8
+    assert grader.grade([(gold, answer)]) == [WRONG]
+    assert told.read_text() == "judged\n"
+
+
+def test_a_timeout_is_judged_once_a_batch_and_again_in_the_next(grader: Grader, tmp_path: Path) -> None:
+    gold = prompt("not cached", "misbehaving")
+    told = tmp_path / "told"
     answer = f"tell {told} and hang in Python"
     assert grader.grade([(gold, answer)] * 8) == [TIMEOUT] * 8
-    assert grader.grade([(gold, answer)]) == [TIMEOUT]
     assert told.read_text() == "judged\n"
+    assert grader.grade([(gold, answer)]) == [TIMEOUT]
+    assert told.read_text() == "judged\n" * 2
 
 
 def test_another_gold_or_other_args_are_another_question(grader: Grader) -> None:

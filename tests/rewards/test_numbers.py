@@ -44,15 +44,50 @@ def test_any_text_is_safe(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "1/0", "50%", "1 2", "3,4", "2\\frac{1}{2}", "1e9999", "1e", "e5", "0x10", "9" * 5000]
+    "text",
+    [
+        *["", "x", "1/0", "50%", "1 2", "3,4", "2 3/2", "2\\frac{3}{2}", "1e9999", "1e", "e5", "0x10", "9" * 5000],
+        *["$5$$6$", "5 6", "12 3456", "1 0000", "0,123", "\\frac123", "\\frac{1}{2}3", "--5", "-$-5", "5²"],
+    ],
 )
 def test_what_is_no_plain_number(text: str) -> None:
     assert plain_number(text) is None
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        *["10\\,000", "10\\;000", "10\\:000", "10\\!000", "10\\ 000", "10 000", "10{,}000", "10,\\!000", "10~000"],
+        *["10\u00a0000", "10\u2009000", "10\u202f000", "10\\thinspace000"],
+    ],
+)
+def test_what_stands_between_thousands(text: str) -> None:
+    assert plain_number(text) == last_number(f"so it is {text}") == first_number(f"{text} of 12") == 10_000
+
+
+@pytest.mark.parametrize("text", ["2 1/2", "2\\frac{1}{2}", "2\\frac12", "2 \\tfrac1{2}", "2\\,\\dfrac{1}2"])
+def test_mixed_numbers(text: str) -> None:
+    assert plain_number(text) == last_number(f"so {text}") == Fraction(5, 2)
+    assert plain_number(f"-{text}") == Fraction(-5, 2)
+
+
+@pytest.mark.parametrize(
+    "text", ["-5", "- 5", "−5", "–5", "-$5", "$-5", "- €5", "-5 €", "-\\$5", "-5.", "-\\frac{10}2"]
+)
+def test_signs_and_currencies(text: str) -> None:
+    assert plain_number(text) == -5
+
+
+@pytest.mark.parametrize(
     ("text", "value"),
     [
+        ("x = - 5", -5),
+        ("10 - 5", 5),
+        ("$5$$6$", 6),
+        ("$3.141\\,592$", Fraction(3_141_592, 10**6)),
+        ("the road 10 000 m", 10_000),
+        ("in 2020 100 people", 100),
+        ("-\\frac12", Fraction(-1, 2)),
         ("10-5", 5),
         ("it is -5", -5),
         ("−5", -5),

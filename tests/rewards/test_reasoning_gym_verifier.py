@@ -92,3 +92,15 @@ def test_in_processes(prompts: dict[str, list[Prompt]]) -> None:
     with Grader(workers=1) as grader:
         items = [(p, p.gold) for name in ("gcd", "lcm") for p in prompts[name]]
         assert grader.grade(items) == [RIGHT] * len(items)
+
+
+def test_two_entries_with_one_question_and_one_gold_are_graded_each_by_its_own() -> None:
+    def prompt(numbers: list[int], target: int) -> Prompt:
+        entry = {"question": "?", "answer": "2 + 3", "metadata": {"numbers": numbers, "target": target}}
+        messages = ({"role": "user", "content": "?"},)
+        return Prompt("test", messages, "2 + 3", "reasoning_gym", {"dataset": "countdown"}, {"entry": entry})
+
+    with Grader(workers=1) as grader:
+        one, other = grader.grade([(prompt([2, 3], 5), "3 + 2"), (prompt([2, 3, 4], 9), "3 + 2")])
+    assert one == RIGHT
+    assert not other.correct
