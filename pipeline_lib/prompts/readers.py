@@ -94,6 +94,9 @@ def _read_parquet(path: Path) -> Rows:
     index = 0
     try:
         with pa.parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise ValueError(f"{path}: each column must have its own name; more than one is {', '.join(twice)}")
             for batch in file.iter_batches(batch_size=BATCH):
                 for row in batch_rows(batch):
                     yield index, row
@@ -154,10 +157,18 @@ def _as_row(value: Any) -> Row | BadRow:
     return value if isinstance(value, dict) else BadRow("not_object", f"a row must be an object, found {short(value)}")
 
 
+def _object(pairs: list[tuple[str, Any]]) -> Row:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"an object names {next(key for key in keys if keys.count(key) > 1)!a} twice")
+    return row
+
+
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
 # json.loads would make a decoder of its own for each line.
-_decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
+_decode = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object).decode
 _PARSERS = {".jsonl": _parse_jsonl, ".json": _parse_json, ".csv": parse_csv}

@@ -306,6 +306,17 @@ def test_csv(tmp_path: Path) -> None:
     assert isinstance(torn, BadRow) and torn.reason == "not_csv" and "unexpected end of data" in torn.detail
 
 
+def test_a_csv_quote_that_is_never_closed_is_named(tmp_path: Path) -> None:
+    rows = "".join(f"{i}?,{i}\n" for i in range(2000))
+    (tmp_path / "a.csv").write_text(f'question,answer\n"torn,3\n{rows}')
+    with pytest.raises(ValueError, match=r"a quote is opened in the row of line 2 and never closed.*up to 2002"):
+        read(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_text('question,answer\n1?,1\n"torn,3\n2?,2\nwhat is "so"?,4\n5?,5\n')
+    first, bad, last = read(tmp_path / "a.csv")
+    assert isinstance(first, Prompt) and isinstance(last, Prompt) and last.gold == "5"
+    assert isinstance(bad, BadRow) and bad.detail.endswith("in lines 3 to 5")
+
+
 def test_a_csv_value_that_is_not_utf8_is_one_bad_row(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"question,answer\ncaf\xe9?,1\ntea?,2\n")
     bad, good = read(tmp_path / "a.csv")

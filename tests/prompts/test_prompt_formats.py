@@ -127,6 +127,7 @@ def test_exact_leaves_the_gold_as_it_is(tmp_path: Path) -> None:
         (b'{"question": ', "not_json"),
         (b'{"question": NaN}', "not_json"),
         (b"[" * 100_000 + b'"question"', "not_json"),
+        (b'{"question": "?", "answer": "#### 1", "answer": "#### 2"}', "not_json"),
         (b'["question", "answer"]', "not_object"),
         ({**GSM8K, "question": " "}, "no_prompt"),
         ({**GSM8K, "question": None}, "no_prompt"),
@@ -319,6 +320,7 @@ def test_a_named_format_is_used(tmp_path: Path) -> None:
         ("a.parquet", b"not Parquet", "not readable as Parquet"),
         ("a.json", b"{", r"name it \.jsonl"),
         ("a.json", b"\xff", "not readable as JSON"),
+        ("a.json", b'[{"question": {"a": 1, "a": 2}}]', "an object names 'a' twice"),
         ("a.json", b"{}", "must be a list of objects, found dict"),
         ("a.jsonl", None, "no such file"),
     ],
@@ -329,6 +331,13 @@ def test_unreadable_files(tmp_path: Path, name: str, content: bytes | None, rule
     with pytest.raises(ValueError, match=rule) as caught:
         read(tmp_path / name)
     assert str(tmp_path / name) in str(caught.value)
+
+
+def test_parquet_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    columns = [pa.array([value]) for value in ("?", "1", "2")]
+    pq.write_table(pa.Table.from_arrays(columns, names=["prompt", "answer", "answer"]), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"a\.parquet: each column must have its own name; more than one is answer"):
+        read(tmp_path / "a.parquet")
 
 
 def test_a_parquet_file_damaged_in_the_middle(tmp_path: Path) -> None:
