@@ -18,8 +18,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline_lib.rewards.sandbox.inside.program import free_names
+
 TOLERANCE = 1e-6
 """Of decimal numbers, relative or absolute."""
+_METHOD = re.compile(r"\bSolution\(\)\.(?=[^\W\d])")
 _DECIMAL = re.compile(r"[-+]?[0-9]*\.[0-9]+(?:[eE][-+]?[0-9]+)?")
 
 
@@ -53,8 +56,15 @@ Test = Script | Call | Checks
 def read_tests(gold: str) -> list[Test]:
     """ValueError, saying what is wrong, for anything that is no gold of the above shapes."""
     try:
+        return _read(gold)
+    except RecursionError:
+        raise ValueError("the tests are nested too deep to be read") from None
+
+
+def _read(gold: str) -> list[Test]:
+    try:
         found = json.loads(gold)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ValueError(f"tests must be JSON: {error}") from None
     if isinstance(found, list) and found and all(isinstance(entry, str) for entry in found):
         return [_checks("\n".join(found))]
@@ -63,9 +73,10 @@ def read_tests(gold: str) -> list[Test]:
     if isinstance(found, dict) and isinstance(found.get("asserts"), list):
         return [_checks("\n".join([str(found.get("setup") or ""), *map(str, found["asserts"])]))]
     if isinstance(found, dict) and {"test", "entry_point"} <= found.keys():
-        if found["entry_point"] in dir(builtins):  # the check would find Python's own, whatever the program is
-            raise ValueError(f"entry_point {found['entry_point']!r} is a builtin of Python; give it a name of its own")
-        return [_checks(f"{found['test']}\ncheck({found['entry_point']})")]
+        name = _METHOD.sub("", str(found["entry_point"]))
+        if name in dir(builtins):  # the check would find Python's own, whatever the program is
+            raise ValueError(f"entry_point {name!r} is a builtin of Python; give it a name of its own")
+        return [_checks(f"{found['test']}\ncheck({name})")]
     if isinstance(found, dict) and {"inputs", "outputs"} <= found.keys():
         return _many(found)
     raise ValueError("tests must have inputs and outputs, or asserts, or test and entry_point")
@@ -153,10 +164,18 @@ def _text(value: Any) -> str:
 
 
 def _checks(source: str) -> Checks:
+    source = _METHOD.sub("", source)  # a method is called by its name alone, on a Solution of its own
     try:
         tree = ast.parse(source)
+        asked = free_names(source)
     except (SyntaxError, ValueError) as error:
         raise ValueError(f"the checks are no Python: {error}") from None
+    except MemoryError:  # so the parser says it
+        raise RecursionError from None
     if not any(isinstance(node, ast.Assert) for node in ast.walk(tree)):
         raise ValueError("the checks assert nothing")
+    if not asked:  # builtins are Python's own: a program that may replace len or all could answer any check
+        raise ValueError("the checks use no name of the program's, only builtins of Python and names of their own")
+    if "Solution" in asked:
+        raise ValueError("a Solution cannot be kept by the checks; call its methods as Solution().name(...)")
     return Checks(source)

@@ -65,6 +65,11 @@ def test_subclasses_leave_what_they_override_behind() -> None:
         (["assert f(1)", "assert f(2)"], [Checks("assert f(1)\nassert f(2)")]),
         ({"asserts": ["assert f(1)"], "setup": "x = 1"}, [Checks("x = 1\nassert f(1)")]),
         ({"test": "def check(c): assert c()", "entry_point": "f"}, [Checks("def check(c): assert c()\ncheck(f)")]),
+        (["assert Solution().two(1) == 1"], [Checks("assert two(1) == 1")]),
+        (
+            {"test": "def check(c): assert c()", "entry_point": "Solution().f"},
+            [Checks("def check(c): assert c()\ncheck(f)")],
+        ),
     ],
 )
 def test_shapes(gold: Any, tests: list[Any]) -> None:
@@ -77,6 +82,7 @@ def test_shapes(gold: Any, tests: list[Any]) -> None:
         ("{", "must be JSON"),
         ("7", "must have inputs and outputs"),
         ('{"test": "def check(f): assert f(2, 3) == 8", "entry_point": "pow"}', "'pow' is a builtin of Python"),
+        ('{"test": "def check(f): assert f(g)", "entry_point": "Solution().pow"}', "'pow' is a builtin of Python"),
         ("[]", "must have inputs and outputs"),
         ('{"inputs": [], "outputs": []}', "not empty"),
         ('{"inputs": ["1"], "outputs": ["1", "2"]}', "one length"),
@@ -87,6 +93,11 @@ def test_shapes(gold: Any, tests: list[Any]) -> None:
         ('[{"input": "1"}]', "input and output"),
         ('["f(1)"]', "assert nothing"),
         ('["assert f("]', "no Python"),
+        ('["assert pow(2, 3) == 8", "n = 2", "assert n == 2"]', "use no name of the program's"),
+        ('["s = Solution()", "assert s.two(1)"]', "as Solution().name(...)"),
+        ('[{"input": "' + "[" * 10**5 + '", "output": "1", "fn_name": "f"}]', "nested too deep"),
+        ("[" * 10**5, "nested too deep"),
+        (json.dumps(["assert f(" + "-" * 10**5 + "1)"]), "nested too deep"),
     ],
 )
 def test_a_gold_that_cannot_be_graded_against_says_why(gold: str, problem: str) -> None:
@@ -156,3 +167,18 @@ def check(c, *rest, **more):
 y: int = g.h(lambda z: z)
 """
     assert free_names(source) == {"f", "g"}
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("assert [f for f in range(3)] == f(3)", {"f"}),
+        ("def check(c):\n    result = c()\n    assert result\ncheck(result)", {"result"}),
+        ("def setup():\n    global limit\n    limit = 3\nsetup()\nassert f() < limit", {"f"}),
+        ("class Case:\n    n = f(1)\n    m = n\nassert Case.m", {"f"}),
+        ("for i in range(3):\n    assert (y := f(i)) and y", {"f"}),
+        ("assert all(f(i) == (lambda j: j + i)(1) for i in range(3))", {"f"}),
+    ],
+)
+def test_names_are_free_by_their_scope(source: str, names: set[str]) -> None:
+    assert free_names(source) == names
