@@ -2,7 +2,7 @@
 
 A gold is JSON, one of:
   {"inputs": ["3 4\\n"], "outputs": ["7\\n"]}                           what is typed, and what must be printed
-  {"fn_name": "add", "inputs": [[3, 4]], "outputs": [7]}               arguments of a call, and its value
+  {"fn_name": "add", "inputs": [[3, 4]], "outputs": [7]}               arguments of a call; its value, or [7] for 7
   [{"input": "3\\n4", "output": "7", "testtype": "functional", "fn_name": "add"}]   the same; arguments a line each
   ["assert add(3, 4) == 7"]                                            or {"setup": "...", "asserts": [...]}
   {"test": "def check(candidate): ...", "entry_point": "add"}          check(add) is called
@@ -15,7 +15,7 @@ import builtins
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline_lib.rewards.sandbox.inside.program import free_names
@@ -36,11 +36,15 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The program's function must return `value`."""
+    """The program's function must return `value`; `wrapped`: or its one entry, as APPS writes values."""
 
     function: str
     args: list[Any]
     value: Any
+    wrapped: bool = False
+
+    def is_right(self, found: Any) -> bool:
+        return same_value(self.value, found) or (self.wrapped and same_value(self.value[0], found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,10 @@ def same_output(expected: str, found: str) -> bool:
 
 
 def same_value(expected: Any, found: Any) -> bool:
-    """Whether a returned value is the one from JSON: tuples pass for lists, keys for their text."""
+    """Whether a returned value is the one from JSON: equal in Python, where True is 1 and 1 is 1.0.
+
+    What JSON cannot say is forgiven: tuples pass for lists, keys for their text, decimal numbers within TOLERANCE.
+    """
     if isinstance(expected, list) and isinstance(found, list | tuple):
         return len(expected) == len(found) and all(map(same_value, expected, found))
     if isinstance(expected, dict) and isinstance(found, dict):
@@ -101,12 +108,6 @@ def same_value(expected: Any, found: Any) -> bool:
     if isinstance(expected, float) and isinstance(found, float):
         return _close(expected, found)
     return bool(expected == found)
-
-
-def right_value(expected: Any, found: Any) -> bool:
-    """`same_value`; a list of one value may stand for the value, as APPS writes it."""
-    unwrapped = isinstance(expected, list) and len(expected) == 1 and same_value(expected[0], found)
-    return same_value(expected, found) or unwrapped
 
 
 def _same_words(expected: list[str], found: list[str]) -> bool:
@@ -132,7 +133,12 @@ def _many(found: dict[str, Any]) -> list[Test]:
     inputs, outputs, function = found["inputs"], found["outputs"], found.get("fn_name")
     if not isinstance(inputs, list) or not isinstance(outputs, list) or len(inputs) != len(outputs) or not inputs:
         raise ValueError("inputs and outputs must be lists of one length, not empty")
-    return [_test(function, given, wanted) for given, wanted in zip(inputs, outputs, strict=True)]
+    tests = [_test(function, given, wanted) for given, wanted in zip(inputs, outputs, strict=True)]
+    return [replace(test, wrapped=_is_list_of_one(test.value)) if isinstance(test, Call) else test for test in tests]
+
+
+def _is_list_of_one(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 1
 
 
 def _single(entry: dict[str, Any]) -> Test:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline_lib.records import Prompt
-from pipeline_lib.rewards.code_tests import Call, Checks, Script, read_tests, right_value, same_output, same_value
+from pipeline_lib.rewards.code_tests import Call, Checks, Script, read_tests, same_output, same_value
 from pipeline_lib.rewards.extract import python_block
 from pipeline_lib.rewards.sandbox.inside import wire
 from pipeline_lib.rewards.sandbox.inside.program import free_names
@@ -133,7 +133,18 @@ def test_values() -> None:
     assert same_value([1, [2, "a"]], (1, (2, "a")))
     assert same_value({"1": 0.1}, {1: 0.1 + 1e-9})
     assert not same_value([1], [1, 2]) and not same_value([1], {1}) and not same_value({"a": 1}, {"b": 1})
-    assert right_value([[1, 2]], [1, 2]) and right_value([[1, 2]], [[1, 2]]) and not right_value([1, 2], 1)
+    assert same_value(1, True) and same_value(True, 1) and same_value([1], (1.0,)) and not same_value("1", 1)
+
+
+def test_a_list_of_one_stands_for_its_value_in_the_shape_of_apps_alone() -> None:
+    def right(value: Any, found: Any) -> bool:
+        [test] = read_tests(json.dumps({"fn_name": "f", "inputs": [[1]], "outputs": [value]}))
+        return isinstance(test, Call) and test.is_right(found)
+
+    assert right([[1, 2]], [1, 2]) and right([[1, 2]], [[1, 2]]) and right([5], 5) and right([5], (5,))
+    assert not right([1, 2], 1) and not right(5, [5]) and not right([], None)
+    [test] = read_tests(json.dumps([{"input": "1", "output": "[5]", "testtype": "functional", "fn_name": "f"}]))
+    assert isinstance(test, Call) and test.is_right([5]) and not test.is_right(5)
 
 
 @given(st.lists(st.sampled_from(["```python", "```", "```py x", "``` ", "a = 1", "  b", ""]), max_size=12))
