@@ -147,10 +147,15 @@ def test_a_list_of_one_stands_for_its_value_in_the_shape_of_apps_alone() -> None
     assert isinstance(test, Call) and test.is_right([5]) and not test.is_right(5)
 
 
-@given(st.lists(st.sampled_from(["```python", "```", "```py x", "``` ", "a = 1", "  b", ""]), max_size=12))
+@given(
+    st.lists(
+        st.sampled_from(["```python", "```", "```py x", "``` ", "````", "~~~py", "~~~", "a = 1", "  b", ""]),
+        max_size=12,
+    )
+)
 def test_any_mix_of_fences_is_safe(lines: list[str]) -> None:
     block = python_block("\n".join(lines))
-    assert block is None or "```" not in block.splitlines()
+    assert block is None or set(block.splitlines()) <= {*lines, ""}
 
 
 @pytest.mark.parametrize(
@@ -161,6 +166,14 @@ def test_any_mix_of_fences_is_safe(lines: list[str]) -> None:
         ("```\n```python\n```\n", None),
         ("```python\na\n```\n```python\nb", ""),
         ("```js\na\n```", None),
+        ('````python\na = """\n```\n"""\n````', 'a = """\n```\n"""\n'),
+        ("~~~python\na\n```\nb\n~~~~", "a\n```\nb\n"),
+        ("```python\na\n~~~\nb\n```", "a\n~~~\nb\n"),
+        ("````\n```python\na\n```\n````", None),
+        ("````python\na\n```", ""),
+        ("Write\n```python print(1)```\nor\n```python\na\n```", "a\n"),
+        ('```python\r\na = "\u2028\x0c"\r\n```', 'a = "\u2028\x0c"\r\n'),
+        ('```python\na = "```"\n```', 'a = "```"\n'),
         ("", None),
     ],
 )
