@@ -133,6 +133,21 @@ ROWS: dict[str, tuple[str, dict[str, Any], tuple[str, list[dict[str, str]], str]
         },
         ("olympiads", [USER], "180"),
     ),
+    "HumanEval": (
+        "human_eval",
+        {
+            "task_id": "HumanEval/0",
+            "prompt": QUESTION,
+            "canonical_solution": "    return 180\n",
+            "test": "def check(candidate):\n    assert candidate() == 180\n",
+            "entry_point": "f",
+        },
+        (
+            "train",
+            [USER],
+            json.dumps({"test": "def check(candidate):\n    assert candidate() == 180\n", "entry_point": "f"}),
+        ),
+    ),
     "question/answer": ("question_answer", {"question": QUESTION, "answer": 180}, ("train", [USER], "180")),
 }
 
@@ -146,7 +161,7 @@ def test_a_row_of_each_format(tmp_path: Path, case: str) -> None:
     [(index, prompt)] = opened.prompts
     assert index == 0 and isinstance(prompt, Prompt), prompt
     assert (prompt.data_source, list(prompt.messages), prompt.gold) == (data_source, messages, gold)
-    assert prompt.verifier == "math"
+    assert prompt.verifier == ("code" if form == "human_eval" else "math")
 
 
 def test_each_format_can_be_named_and_has_a_row_here() -> None:

@@ -124,5 +124,5 @@ def _exception(name: Any) -> Exception:
 
 
 def _function(variables: dict[str, Any], name: str) -> Callable[..., Any]:
-    solution = variables.get("Solution")
+    solution: Any = variables.get("Solution")
     return getattr(solution(), name) if hasattr(solution, name) else variables[name]
