@@ -64,6 +64,7 @@ class DataFormat(StrEnum):
     math = "math"
     gsm8k = "gsm8k"
     question_answer = "question_answer"
+    human_eval = "human_eval"
 
 
 @app.command(epilog="Example: rlsift run configs/demo.yaml --set train.steps=10 --set selection.alpha=0.5")

@@ -28,7 +28,7 @@ class IngestPrompts(Step):
     """The pool, the validation sets and the evaluation sets. What the latter two ask leaves the pool, or is counted."""
 
     name: ClassVar[str] = "ingest"
-    contract: ClassVar[int] = 4
+    contract: ClassVar[int] = 4  # golds are read otherwise, an answer is no part of a prompt, outputs say what grades
 
     policy: Done
 
@@ -47,7 +47,7 @@ class IngestPrompts(Step):
 
     def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
         """Prompts that another ingest has given another gold since; their rows are the only output."""
-        found, ingested = graded_by(Warehouse(self.root), self.fingerprint), outputs.get("graded_by", {})
+        found, ingested = graded_by(Warehouse(self.root), self.fingerprint), outputs["graded_by"]
         changed = [split for split in (found | ingested) if found.get(split) != ingested.get(split)]
         return [f"record of what grades the {split} prompts" for split in changed]
 

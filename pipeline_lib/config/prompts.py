@@ -9,7 +9,9 @@ from pydantic import Field, model_validator
 from pipeline_lib.config.section import Name, Section
 
 ChainKind = Literal["plus", "minus", "mixed", "times", "max"]
-DataFormat = Literal["auto", "verl", "trl", "openrlhf", "open_instruct", "math", "gsm8k", "question_answer"]
+DataFormat = Literal[
+    "auto", "verl", "trl", "openrlhf", "open_instruct", "math", "gsm8k", "question_answer", "human_eval"
+]
 
 
 class ChainSource(Section):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline_lib.prompts import gsm8k, math, open_instruct, openrlhf, question_answer, trl, verl
+from pipeline_lib.prompts import gsm8k, human_eval, math, open_instruct, openrlhf, question_answer, trl, verl
 from pipeline_lib.prompts.rows import Format
 
 # The names are those of config.prompts.DataFormat.
@@ -16,5 +16,6 @@ FORMATS: dict[str, Format] = {
         math.FORMAT,
         gsm8k.FORMAT,
         question_answer.FORMAT,
+        human_eval.FORMAT,
     )
 }

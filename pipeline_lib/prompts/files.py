@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 from pipeline_lib.config import DatasetSource, RowSource
 from pipeline_lib.prompts.formats import find_format
 from pipeline_lib.prompts.hugging_face import read_dataset
 from pipeline_lib.prompts.readers import Rows, read_rows, stem_of
-from pipeline_lib.prompts.rows import BadRow, Draft, Format, Opened
+from pipeline_lib.prompts.rows import BadRow, Draft, Format, Opened, gold_of, json_safe
 from pipeline_lib.records import Message, Prompt
-from pipeline_lib.rewards.extract import after_marker, boxed
+from pipeline_lib.rewards.extract import after_marker, boxed, first_line
 
 # Around the whole of it: of $3$ or $5$ none may go.
 _DOLLARS = re.compile(r"\${1,2}((?:\\\$|[^$])*)\${1,2}")
@@ -59,10 +61,24 @@ def _prompt(source: RowSource, draft: Draft) -> Prompt:
     return Prompt(
         data_source=draft.data_source,
         messages=_with_suffix(draft.messages, source.suffix) if source.suffix else draft.messages,
-        gold=draft.gold if verifier in ("exact", "code") else final_answer(draft.gold),
+        gold=_gold(draft.gold, verifier),
         verifier=verifier,
         extra=draft.extra,
     )
+
+
+def _gold(value: Any, verifier: str) -> str:
+    if verifier == "code":
+        return gold_of(_tests(value))
+    return gold_of(value) if verifier == "exact" else final_answer(gold_of(value))
+
+
+def _tests(value: Any) -> Any:
+    """Lists and objects as JSON; a list of one text may hold that JSON already, as open-instruct writes it."""
+    first = value[0] if isinstance(value, list) and len(value) == 1 else None
+    if isinstance(first, str) and first.lstrip().startswith(("[", "{")):
+        return first
+    return json.dumps(json_safe(value)) if isinstance(value, list | dict) else value
 
 
 def final_answer(gold: str) -> str:
@@ -70,8 +86,8 @@ def final_answer(gold: str) -> str:
     if gold.isalnum():
         return gold
     answer = boxed(gold)
-    if answer is None:
-        answer = after_marker(gold, "####")
+    if answer is None and (marked := after_marker(gold, "####")) is not None:
+        answer = first_line(marked)
     if answer is None:
         answer = gold
     if (bare := _DOLLARS.fullmatch(answer)) is not None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
-from pipeline_lib.prompts.rows import BadRow, Draft, Format, Row, gold_of, messages_of, short
-from pipeline_lib.rewards.extract import after_marker
+from pipeline_lib.prompts.rows import BadRow, Draft, Format, Row, gold_of, messages_of, short, source_of
+from pipeline_lib.rewards.extract import after_marker, first_line
 
 MARKER = "####"
+_NUMBER = re.compile(r"[-+]?\$?[-+]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?\$?")
 
 
 def has_marker(rows: Sequence[Row]) -> bool:
@@ -22,11 +24,12 @@ def _matches(columns: Collection[str]) -> bool:
 def _draft(row: Row, stem: str) -> Draft:
     messages = messages_of(row.get("question"))
     answer = gold_of(row.get("answer"))
-    gold = after_marker(answer, MARKER)
-    gold = gold.removeprefix(":").replace(",", "").replace("$", "").strip() if gold else gold
+    gold = first_line((after_marker(answer, MARKER) or "").removeprefix(":"))
+    if _NUMBER.fullmatch(gold):
+        gold = gold.replace(",", "").replace("$", "")
     if not gold:
         raise BadRow("no_gold", f"nothing after {MARKER} in the answer {short(answer)}")
-    return Draft("gsm8k", messages, gold)
+    return Draft(source_of(row, "gsm8k"), messages, gold)
 
 
 FORMAT = Format(

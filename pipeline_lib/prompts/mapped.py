@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from pipeline_lib.config import Columns
-from pipeline_lib.prompts.rows import Draft, Format, Row, gold_of, messages_of, source_of, utf8
+from pipeline_lib.prompts.rows import Draft, Format, Row, messages_of, source_of, utf8
 
 
 def mapped_format(columns: Columns) -> Format:
@@ -15,7 +15,7 @@ def mapped_format(columns: Columns) -> Format:
     def draft(row: Row, stem: str) -> Draft:
         named = _at(row, columns.source) if columns.source else None
         source = utf8(named) if isinstance(named, str) and named else source_of(row, stem)
-        return Draft(source, messages_of(_at(row, columns.prompt)), gold_of(_at(row, columns.gold)))
+        return Draft(source, messages_of(_at(row, columns.prompt)), _at(row, columns.gold))
 
     names = [name for name in (columns.prompt, columns.gold, columns.source) if name is not None]
     return Format(

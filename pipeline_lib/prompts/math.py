@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pipeline_lib.prompts.rows import BadRow, Draft, Format, Row, gold_of, json_safe, messages_of, short, source_of
+from pipeline_lib.prompts.rows import BadRow, Draft, Format, Row, blank, json_safe, messages_of, short, source_of
 from pipeline_lib.rewards.extract import boxed
 
 EXTRA_COLUMNS = ("level", "type", "subject", "unique_id", "uuid")
@@ -19,8 +19,8 @@ def _matches(columns: Collection[str]) -> bool:
 
 def _draft(row: Row, stem: str) -> Draft:
     messages = messages_of(row.get("problem"))
-    answer, solution = row.get("answer"), row.get("solution")
-    gold = gold_of(_last_box(solution) if answer is None or answer == "" else answer)
+    answer = row.get("answer")
+    gold = _last_box(row.get("solution")) if blank(answer) else answer
     extra = {name: json_safe(row[name]) for name in EXTRA_COLUMNS if row.get(name) is not None}
     return Draft(source_of(row, stem), messages, gold, extra)
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from typing import Any
 
-from pipeline_lib.prompts.rows import BadRow, Draft, Format, Row, gold_of, messages_of, short, source_of
-from pipeline_lib.records import Message
+from pipeline_lib.prompts.rows import BadRow, Draft, Format, Row, conversation_in, messages_of, short, source_of
 
 MATH_VERIFIERS = {"gsm8k", "math", "strict_math", "strictmath"}
 
@@ -19,24 +17,16 @@ def _matches(columns: Collection[str]) -> bool:
 def _draft(row: Row, stem: str) -> Draft:
     dataset = _only(row.get("dataset"))
     source = dataset if isinstance(dataset, str) and dataset else source_of(row, stem)
+    messages = row.get("messages")
+    if isinstance(messages, str) and conversation_in(messages) is None:
+        raise BadRow("no_prompt", f"messages must be a list, or one as JSON, found {short(messages)}")
     known = not isinstance(dataset, str) or dataset.lower() in MATH_VERIFIERS
     return Draft(
         data_source=source,
-        messages=_question(row.get("messages")),
-        gold=gold_of(_only(row.get("ground_truth"))),
+        messages=messages_of(messages),
+        gold=row.get("ground_truth"),
         verifier="math" if known else None,
     )
-
-
-def _question(value: Any) -> tuple[Message, ...]:
-    """The conversation up to its last user turn: what the assistant says after that is an answer to it."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise BadRow("no_prompt", f"messages must be a list, or one as JSON: {error} in {short(value)}") from None
-    messages = messages_of(value)
-    return messages[: 1 + max(i for i, message in enumerate(messages) if message["role"] == "user")]
 
 
 def _only(value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pipeline_lib.prompts.rows import Draft, Format, Row, gold_of, messages_of, source_of
+from pipeline_lib.prompts.rows import Draft, Format, Row, messages_of, source_of
 
 
 def _matches(columns: Collection[str]) -> bool:
@@ -13,7 +13,7 @@ def _matches(columns: Collection[str]) -> bool:
 
 def _draft(row: Row, stem: str) -> Draft:
     question = row["input"] if "input" in row else row.get("prompt")
-    return Draft(source_of(row, stem), messages_of(question), gold_of(row.get("label")))
+    return Draft(source_of(row, stem), messages_of(question), row.get("label"))
 
 
 FORMAT = Format(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pipeline_lib.prompts.gsm8k import has_marker
-from pipeline_lib.prompts.rows import Draft, Format, Row, gold_of, messages_of, source_of
+from pipeline_lib.prompts.rows import Draft, Format, Row, messages_of, source_of
 
 
 def _matches(columns: Collection[str]) -> bool:
@@ -13,7 +13,7 @@ def _matches(columns: Collection[str]) -> bool:
 
 
 def _draft(row: Row, stem: str) -> Draft:
-    return Draft(source_of(row, stem), messages_of(row.get("question")), gold_of(row.get("answer")))
+    return Draft(source_of(row, stem), messages_of(row.get("question")), row.get("answer"))
 
 
 FORMAT = Format(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
@@ -94,6 +94,9 @@ def _read_parquet(path: Path) -> Rows:
     index = 0
     try:
         with pa.parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise ValueError(f"{path}: each column must have its own name; more than one is {', '.join(twice)}")
             for batch in file.iter_batches(batch_size=BATCH):
                 for row in batch_rows(batch):
                     yield index, row
@@ -103,12 +106,43 @@ def _read_parquet(path: Path) -> Rows:
 
 
 def batch_rows(batch: pa.RecordBatch) -> Iterator[Row | BadRow]:
-    """The rows of an Arrow batch, whichever way its nested values are stored."""
+    """The rows of an Arrow batch, whichever way its nested values are stored. Times are text."""
+    batch = _readable(batch)
     try:
         yield from batch.to_pylist()
     except UnicodeDecodeError:
         for i in range(batch.num_rows):
             yield _arrow_row(batch.slice(i, 1))
+
+
+def _readable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Times of any year and zone as text, and 0.1 in 32 bits as 0.1: Python's own types hold neither."""
+    written = pa.schema([field.with_type(_converted(field.type, _written)) for field in batch.schema])
+    read = pa.schema([field.with_type(_converted(field.type, _read)) for field in batch.schema])
+    return batch if read == batch.schema else batch.cast(written).cast(read)
+
+
+def _written(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, "UTC")
+    return pa.string() if pa.types.is_float32(kind) else kind
+
+
+def _read(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_temporal(kind):
+        return pa.string()
+    return pa.float64() if pa.types.is_float32(kind) else kind
+
+
+def _converted(kind: pa.DataType, to: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """The type with all that are nested in it converted."""
+    if pa.types.is_struct(kind):
+        return pa.struct([kind.field(i).with_type(_converted(kind.field(i).type, to)) for i in range(kind.num_fields)])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_converted(kind.value_type, to)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_converted(kind.value_type, to)))
+    return to(kind)
 
 
 def _arrow_row(batch: pa.RecordBatch) -> Row | BadRow:
@@ -123,10 +157,18 @@ def _as_row(value: Any) -> Row | BadRow:
     return value if isinstance(value, dict) else BadRow("not_object", f"a row must be an object, found {short(value)}")
 
 
+def _object(pairs: list[tuple[str, Any]]) -> Row:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"an object names {next(key for key in keys if keys.count(key) > 1)!a} twice")
+    return row
+
+
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
 # json.loads would make a decoder of its own for each line.
-_decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
+_decode = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object).decode
 _PARSERS = {".jsonl": _parse_jsonl, ".json": _parse_json, ".csv": parse_csv}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from pipeline_lib.records import Message, Prompt
@@ -12,6 +15,9 @@ from pipeline_lib.records import Message, Prompt
 Row = dict[str, Any]
 
 SOURCE_COLUMNS = ("data_source", "dataset", "datasource", "source")
+ROLES = ("system", "developer", "user", "assistant")
+
+_PYTHONS_MESSAGES = re.compile(r"\s*\[\s*\{\s*'(role|content)'\s*:")
 
 
 class BadRow(Exception):
@@ -29,7 +35,8 @@ class Draft:
 
     data_source: str
     messages: tuple[Message, ...]
-    gold: str
+    gold: Any
+    """As the row has it."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     verifier: str | None = "math"
     """None where the format says that the answer is for something we have no verifier for."""
@@ -60,37 +67,83 @@ class Opened:
 
 
 def messages_of(value: Any) -> tuple[Message, ...]:
-    """Messages from a list of {role, content}, or from one text, the user's. All turns are kept."""
+    """Messages from a list of {role, content}, from such a list as JSON text, or from a text, the user's.
+
+    The assistant's turn after the last one of the user is an answer: it is left out, with all that follows.
+    """
     if isinstance(value, str):
         if not value or value.isspace():
             raise BadRow("no_prompt", f"the prompt must not be empty, found {short(value)}")
-        return ({"role": "user", "content": utf8(value)},)
+        turns = conversation_in(value)
+        if turns is None:
+            return ({"role": "user", "content": utf8(value)},)
+        value = turns
     if isinstance(value, dict):
         value = _transposed(value)
     if not isinstance(value, list | tuple) or not value:
         raise BadRow("no_prompt", f"the prompt must be text or a list of messages, found {short(value)}")
-    messages = tuple(_message(entry) for entry in value)
-    if not any(message["role"] == "user" for message in messages):
-        raise BadRow("no_prompt", f"no message has the role user, found {short([m['role'] for m in messages])}")
-    return messages
+    for entry in value:
+        if not isinstance(entry, dict):
+            raise BadRow("no_prompt", f"a message must be an object with role and content, found {short(entry)}")
+    return tuple(_message(entry) for entry in value[: _end_of_question([entry.get("role") for entry in value])])
+
+
+def conversation_in(text: str) -> list[Any] | None:
+    """The list of messages that a text holds as JSON; None for a text that is none."""
+    try:
+        found = json.loads(text) if text.lstrip().startswith("[") else None
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, list) and found and all(isinstance(entry, dict) and "role" in entry for entry in found):
+        return found
+    if _PYTHONS_MESSAGES.match(text):
+        raise BadRow(
+            "no_prompt", f"messages must be a list, or one as JSON, which Python's str() is not: {short(text)}"
+        )
+    return None
 
 
 def gold_of(value: Any) -> str:
-    """The gold answer from text or a number."""
+    """The gold answer from text or a number, or from a list of one."""
+    if isinstance(value, list) and len(value) == 1:
+        [value] = value
     missing = isinstance(value, float) and not math.isfinite(value)  # as pandas writes it
-    if isinstance(value, int | float) and not isinstance(value, bool) and not missing:
-        value = str(value)
+    # True may mean True, true or yes.
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool) and not missing:
+        value = _plain_number(value)
     gold = value.strip() if isinstance(value, str) else ""
     if not gold:
         raise BadRow("no_gold", f"the gold answer must be text or a number, not empty, found {short(value)}")
     return utf8(gold)
 
 
+def first_filled(row: Row, names: Sequence[str]) -> Any:
+    """The first of the values that is not blank; where all are, the first, or None."""
+    values = [row[name] for name in names if name in row]
+    return next((value for value in values if not blank(value)), values[0] if values else None)
+
+
+def blank(value: Any) -> bool:
+    """Whether it is missing, empty, or nothing but white space."""
+    missing = isinstance(value, float) and math.isnan(value)
+    return value is None or missing or value == [] or (isinstance(value, str) and not value.strip())
+
+
+def object_in(value: Any) -> Row | None:
+    """An object, or the one that a text holds as JSON; None for anything else."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, dict) else None
+
+
 def source_of(row: Row, stem: str) -> str:
     """The data source that a row names, else the file's stem."""
     for name in SOURCE_COLUMNS:
         value = row.get(name)
-        if isinstance(value, str) and value:
+        if isinstance(value, str) and value.strip():
             return utf8(value)
     return stem
 
@@ -124,15 +177,39 @@ def short(value: Any) -> str:
     return shown if len(shown) <= 80 else shown[:77] + "..."
 
 
-def _message(value: Any) -> Message:
-    if not isinstance(value, dict):
-        raise BadRow("no_prompt", f"a message must be an object with role and content, found {short(value)}")
+def _end_of_question(roles: Sequence[Any]) -> int:
+    if "user" not in roles:
+        raise BadRow("no_prompt", f"no message has the role user, found {short(roles)}")
+    last = max(i for i, role in enumerate(roles) if role == "user")
+    return next((i for i in range(last, len(roles)) if roles[i] == "assistant"), len(roles))
+
+
+def _message(value: Row) -> Message:
     role, content = value.get("role"), value.get("content")
-    if not isinstance(role, str) or not role:
-        raise BadRow("no_prompt", f"a message's role must be text, found {short(role)}")
+    if role not in ROLES:
+        raise BadRow("no_prompt", f"a message's role must be one of {', '.join(ROLES)}, found {short(role)}")
+    if value.get("tool_calls") or value.get("function_call"):
+        raise BadRow("no_prompt", f"a message must be role and content alone, without tool calls, found {short(value)}")
+    if isinstance(content, list):
+        content = "".join(_text_of_part(part) for part in content)
     if not isinstance(content, str) or not content or content.isspace():
         raise BadRow("no_prompt", f"a message's content must be text, not empty, found {short(content)}")
-    return {"role": utf8(role), "content": utf8(content)}
+    return {"role": role, "content": utf8(content)}
+
+
+def _text_of_part(part: Any) -> str:
+    text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
+    if not isinstance(text, str):
+        raise BadRow("no_prompt", f"each part of a message's content must be of type text, found {short(part)}")
+    return text
+
+
+def _plain_number(value: int | float | Decimal) -> str:
+    """18 for 18.0 and 18.00: a column of whole numbers with gaps is one of floats."""
+    if isinstance(value, Decimal):
+        text = f"{value:f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    return str(int(value)) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else str(value)
 
 
 def _transposed(value: Row) -> list[Row]:

@@ -1,12 +1,12 @@
-"""TRL: a `prompt` (text or messages) and a gold answer in solution, ground_truth or answer."""
+"""TRL: a `prompt` (text or messages) and a gold answer in ground_truth, answer or solution, which may be prose."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from pipeline_lib.prompts.rows import Draft, Format, Row, gold_of, messages_of, source_of
+from pipeline_lib.prompts.rows import Draft, Format, Row, first_filled, messages_of, source_of
 
-GOLD_COLUMNS = ("solution", "ground_truth", "answer")
+GOLD_COLUMNS = ("ground_truth", "answer", "solution")
 
 
 def _matches(columns: Collection[str]) -> bool:
@@ -14,13 +14,12 @@ def _matches(columns: Collection[str]) -> bool:
 
 
 def _draft(row: Row, stem: str) -> Draft:
-    gold = next((row[name] for name in GOLD_COLUMNS if row.get(name) is not None), None)
-    return Draft(source_of(row, stem), messages_of(row.get("prompt")), gold_of(gold))
+    return Draft(source_of(row, stem), messages_of(row.get("prompt")), first_filled(row, GOLD_COLUMNS))
 
 
 FORMAT = Format(
     name="trl",
-    wants="prompt, and one of solution, ground_truth, answer",
+    wants="prompt, and one of ground_truth, answer, solution",
     matches=_matches,
     draft=_draft,
 )

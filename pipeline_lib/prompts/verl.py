@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pipeline_lib.prompts.rows import BadRow, Draft, Format, Row, gold_of, json_safe, messages_of, short, utf8
+from pipeline_lib.prompts.rows import BadRow, Draft, Format, Row, json_safe, messages_of, object_in, short, utf8
 
 
 def _matches(columns: Collection[str]) -> bool:
@@ -16,16 +16,14 @@ def _draft(row: Row, stem: str) -> Draft:
     if not isinstance(data_source, str) or not data_source:
         raise BadRow("no_data_source", f"data_source must be text, not empty, found {short(data_source)}")
     messages = messages_of(row.get("prompt"))
-    reward_model = row.get("reward_model")
-    if not isinstance(reward_model, dict):
-        raise BadRow("no_gold", f"reward_model must hold ground_truth, found {short(reward_model)}")
-    gold = gold_of(reward_model.get("ground_truth"))
-    info = row.get("extra_info")
+    reward_model = object_in(row.get("reward_model"))
+    if reward_model is None:
+        raise BadRow("no_gold", f"reward_model must hold ground_truth, found {short(row.get('reward_model'))}")
     return Draft(
         data_source=utf8(data_source),
         messages=messages,
-        gold=gold,
-        extra=json_safe(info) if isinstance(info, dict) else {},
+        gold=reward_model.get("ground_truth"),
+        extra=json_safe(object_in(row.get("extra_info")) or {}),
         verifier="math" if _is_math(row, reward_model) else None,
     )
 

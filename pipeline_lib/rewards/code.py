@@ -14,7 +14,7 @@ import json
 from typing import Any
 
 from pipeline_lib.records import Prompt, Verdict
-from pipeline_lib.rewards.code_tests import Call, Checks, Script, Test, read_tests, right_value, same_output
+from pipeline_lib.rewards.code_tests import Call, Checks, Script, Test, read_tests, same_output
 from pipeline_lib.rewards.extract import python_block
 from pipeline_lib.rewards.sandbox import Launcher, Limits, OutOfTime, Session, Status, find_way
 from pipeline_lib.rewards.sandbox.inside import wire
@@ -77,7 +77,7 @@ def _run(session: Session, test: Test) -> tuple[Status, bool]:
 def _returned(test: Call, text: str) -> bool:
     try:
         value: Any = wire.decode(json.loads(text))
-        return right_value(test.value, value)
+        return test.is_right(value)
     except MemoryError:
         raise
     except Exception:  # the text is the program's, and may be anything

@@ -2,7 +2,7 @@
 
 A gold is JSON, one of:
   {"inputs": ["3 4\\n"], "outputs": ["7\\n"]}                           what is typed, and what must be printed
-  {"fn_name": "add", "inputs": [[3, 4]], "outputs": [7]}               arguments of a call, and its value
+  {"fn_name": "add", "inputs": [[3, 4]], "outputs": [7]}               arguments of a call; its value, or [7] for 7
   [{"input": "3\\n4", "output": "7", "testtype": "functional", "fn_name": "add"}]   the same; arguments a line each
   ["assert add(3, 4) == 7"]                                            or {"setup": "...", "asserts": [...]}
   {"test": "def check(candidate): ...", "entry_point": "add"}          check(add) is called
@@ -15,11 +15,14 @@ import builtins
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from pipeline_lib.rewards.sandbox.inside.program import free_names
 
 TOLERANCE = 1e-6
 """Of decimal numbers, relative or absolute."""
+_METHOD = re.compile(r"\bSolution\(\)\.(?=[^\W\d])")
 _DECIMAL = re.compile(r"[-+]?[0-9]*\.[0-9]+(?:[eE][-+]?[0-9]+)?")
 
 
@@ -33,11 +36,15 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The program's function must return `value`."""
+    """The program's function must return `value`; `wrapped`: or its one entry, as APPS writes values."""
 
     function: str
     args: list[Any]
     value: Any
+    wrapped: bool = False
+
+    def is_right(self, found: Any) -> bool:
+        return same_value(self.value, found) or (self.wrapped and same_value(self.value[0], found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +60,15 @@ Test = Script | Call | Checks
 def read_tests(gold: str) -> list[Test]:
     """ValueError, saying what is wrong, for anything that is no gold of the above shapes."""
     try:
+        return _read(gold)
+    except RecursionError:
+        raise ValueError("the tests are nested too deep to be read") from None
+
+
+def _read(gold: str) -> list[Test]:
+    try:
         found = json.loads(gold)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ValueError(f"tests must be JSON: {error}") from None
     if isinstance(found, list) and found and all(isinstance(entry, str) for entry in found):
         return [_checks("\n".join(found))]
@@ -63,9 +77,10 @@ def read_tests(gold: str) -> list[Test]:
     if isinstance(found, dict) and isinstance(found.get("asserts"), list):
         return [_checks("\n".join([str(found.get("setup") or ""), *map(str, found["asserts"])]))]
     if isinstance(found, dict) and {"test", "entry_point"} <= found.keys():
-        if found["entry_point"] in dir(builtins):  # the check would find Python's own, whatever the program is
-            raise ValueError(f"entry_point {found['entry_point']!r} is a builtin of Python; give it a name of its own")
-        return [_checks(f"{found['test']}\ncheck({found['entry_point']})")]
+        name = _METHOD.sub("", str(found["entry_point"]))
+        if name in dir(builtins):  # the check would find Python's own, whatever the program is
+            raise ValueError(f"entry_point {name!r} is a builtin of Python; give it a name of its own")
+        return [_checks(f"{found['test']}\ncheck({name})")]
     if isinstance(found, dict) and {"inputs", "outputs"} <= found.keys():
         return _many(found)
     raise ValueError("tests must have inputs and outputs, or asserts, or test and entry_point")
@@ -81,7 +96,10 @@ def same_output(expected: str, found: str) -> bool:
 
 
 def same_value(expected: Any, found: Any) -> bool:
-    """Whether a returned value is the one from JSON: tuples pass for lists, keys for their text."""
+    """Whether a returned value is the one from JSON: equal in Python, where True is 1 and 1 is 1.0.
+
+    What JSON cannot say is forgiven: tuples pass for lists, keys for their text, decimal numbers within TOLERANCE.
+    """
     if isinstance(expected, list) and isinstance(found, list | tuple):
         return len(expected) == len(found) and all(map(same_value, expected, found))
     if isinstance(expected, dict) and isinstance(found, dict):
@@ -90,12 +108,6 @@ def same_value(expected: Any, found: Any) -> bool:
     if isinstance(expected, float) and isinstance(found, float):
         return _close(expected, found)
     return bool(expected == found)
-
-
-def right_value(expected: Any, found: Any) -> bool:
-    """`same_value`; a list of one value may stand for the value, as APPS writes it."""
-    unwrapped = isinstance(expected, list) and len(expected) == 1 and same_value(expected[0], found)
-    return same_value(expected, found) or unwrapped
 
 
 def _same_words(expected: list[str], found: list[str]) -> bool:
@@ -121,7 +133,12 @@ def _many(found: dict[str, Any]) -> list[Test]:
     inputs, outputs, function = found["inputs"], found["outputs"], found.get("fn_name")
     if not isinstance(inputs, list) or not isinstance(outputs, list) or len(inputs) != len(outputs) or not inputs:
         raise ValueError("inputs and outputs must be lists of one length, not empty")
-    return [_test(function, given, wanted) for given, wanted in zip(inputs, outputs, strict=True)]
+    tests = [_test(function, given, wanted) for given, wanted in zip(inputs, outputs, strict=True)]
+    return [replace(test, wrapped=_is_list_of_one(test.value)) if isinstance(test, Call) else test for test in tests]
+
+
+def _is_list_of_one(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 1
 
 
 def _single(entry: dict[str, Any]) -> Test:
@@ -153,10 +170,18 @@ def _text(value: Any) -> str:
 
 
 def _checks(source: str) -> Checks:
+    source = _METHOD.sub("", source)  # a method is called by its name alone, on a Solution of its own
     try:
         tree = ast.parse(source)
+        asked = free_names(source)
     except (SyntaxError, ValueError) as error:
         raise ValueError(f"the checks are no Python: {error}") from None
+    except MemoryError:  # so the parser says it
+        raise RecursionError from None
     if not any(isinstance(node, ast.Assert) for node in ast.walk(tree)):
         raise ValueError("the checks assert nothing")
+    if not asked:  # builtins are Python's own: a program that may replace len or all could answer any check
+        raise ValueError("the checks use no name of the program's, only builtins of Python and names of their own")
+    if "Solution" in asked:
+        raise ValueError("a Solution cannot be kept by the checks; call its methods as Solution().name(...)")
     return Checks(source)

@@ -28,6 +28,8 @@ _GROUP = re.compile(r"(?:\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox)\s*)?
 MAX_LAYERS = 20
 """Of what shows an answer, one in another; more would cost time that grows with their square."""
 
+# What follows a fence of ` names the language and holds no other `, else the line is code in a text.
+_FENCE = re.compile(r"(`{3,}|~{3,})((?<=`)[^`]*|(?<=~).*)")
 PYTHON_NAMES = {"python", "python3", "py"}
 
 
@@ -113,19 +115,23 @@ def answer_tag(text: str) -> str | None:
 
 
 def python_block(text: str) -> str | None:
-    """The last block fenced as ```python; "" when it is never closed."""
+    """The last block fenced as ```python, or with more of ` or ~; "" when it is never closed.
+
+    As in Markdown, a line of as many of its signs or more closes a fence: around a program that has ``` on a line of
+    its own it must be longer.
+    """
     block: list[str] | None = None
     last: str | None = None
-    fenced = False
-    for line in text.splitlines():
+    fence = ""
+    for line in text.split("\n"):  # other line ends may stand in a program's strings
         mark = line.strip()
-        if fenced and mark == "```":
+        if fence and mark.startswith(fence) and not mark.strip(fence[0]):
             last = last if block is None else "\n".join(block) + "\n"
-            fenced, block = False, None
-        elif fenced and block is not None:
+            fence, block = "", None
+        elif fence and block is not None:
             block.append(line)
-        elif not fenced and mark.startswith("```"):
-            fenced, block = True, [] if PYTHON_NAMES & set(mark[3:].lower().split()[:1]) else None
+        elif not fence and (opened := _FENCE.fullmatch(mark)):
+            fence, block = opened[1], [] if PYTHON_NAMES & set(opened[2].lower().split()[:1]) else None
     return last if block is None else ""
 
 

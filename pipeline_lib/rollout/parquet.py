@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +37,19 @@ def groups_to_table(groups: Sequence[RolloutGroup]) -> pa.Table:
 
 
 def groups_from_table(table: pa.Table) -> list[RolloutGroup]:
-    """Groups in the table's order; the rows of a group stand together."""
-    rows = table.select(ROLLOUT_SCHEMA.names).to_pylist()
-    trajectories = (_trajectory(row) for row in rows)
-    return [
-        RolloutGroup(prompt_id, tuple(members))
-        for prompt_id, members in groupby(trajectories, key=lambda t: t.prompt_id)
-    ]
+    """Groups in the table's order; the rows of a group stand together, and have a sample_index each.
+
+    A training step may roll a prompt out twice: the first sample_index that comes again begins the next group.
+    """
+    groups: list[dict[int, Trajectory]] = []
+    prompt_id = None
+    for row in table.select(ROLLOUT_SCHEMA.names).to_pylist():
+        trajectory = _trajectory(row)
+        if trajectory.prompt_id != prompt_id or trajectory.sample_index in groups[-1]:
+            prompt_id = trajectory.prompt_id
+            groups.append({})
+        groups[-1][trajectory.sample_index] = trajectory
+    return [RolloutGroup(next(iter(group.values())).prompt_id, tuple(group.values())) for group in groups]
 
 
 def read_groups(

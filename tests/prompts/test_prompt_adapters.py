@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -28,6 +29,8 @@ CHAT = [
     {"role": "assistant", "content": "120"},
     USER,
 ]
+ANSWER = {"role": "assistant", "content": "180"}
+CALL = {"role": "assistant", "content": None, "tool_calls": [{"name": "python"}]}
 DAPO_TEXT = f"Solve the problem. The last line is Answer: $Answer.\n\n{QUESTION}\n\nRemember the last line."
 
 # format -> a row, and the (data source, messages, gold, verifier) that it means
@@ -130,6 +133,21 @@ ROWS: dict[str, tuple[str, dict[str, Any], tuple[str, list[dict[str, str]], str]
         },
         ("olympiads", [USER], "180"),
     ),
+    "HumanEval": (
+        "human_eval",
+        {
+            "task_id": "HumanEval/0",
+            "prompt": QUESTION,
+            "canonical_solution": "    return 180\n",
+            "test": "def check(candidate):\n    assert candidate() == 180\n",
+            "entry_point": "f",
+        },
+        (
+            "train",
+            [USER],
+            json.dumps({"test": "def check(candidate):\n    assert candidate() == 180\n", "entry_point": "f"}),
+        ),
+    ),
     "question/answer": ("question_answer", {"question": QUESTION, "answer": 180}, ("train", [USER], "180")),
 }
 
@@ -143,7 +161,7 @@ def test_a_row_of_each_format(tmp_path: Path, case: str) -> None:
     [(index, prompt)] = opened.prompts
     assert index == 0 and isinstance(prompt, Prompt), prompt
     assert (prompt.data_source, list(prompt.messages), prompt.gold) == (data_source, messages, gold)
-    assert prompt.verifier == "math"
+    assert prompt.verifier == ("code" if form == "human_eval" else "math")
 
 
 def test_each_format_can_be_named_and_has_a_row_here() -> None:
@@ -156,10 +174,47 @@ def test_the_extra_columns_of_math_are_kept(tmp_path: Path) -> None:
     assert prompt.extra == {"level": 1, "subject": "Prealgebra", "unique_id": "test/prealgebra/1.json"}
 
 
-def test_what_the_assistant_answered_last_is_no_part_of_messages(tmp_path: Path) -> None:
-    answered = [*CHAT, {"role": "assistant", "content": "180"}]
-    row = {"messages": answered, "ground_truth": "180", "dataset": "math"}
+def in_format(form: str, conversation: Any) -> dict[str, Any]:
+    """A row whose question is this conversation."""
+    case = next(case for case, (name, _, _) in ROWS.items() if name == form)
+    row = ROWS[case][1]
+    [column] = {"prompt", "input", "messages", "problem", "question"} & row.keys()
+    return {**row, column: conversation}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("answer", [[ANSWER], [CALL, {"role": "tool", "content": "180"}, ANSWER], []])
+@pytest.mark.parametrize("written", [list, json.dumps])
+def test_what_the_assistant_answers_is_no_part_of_a_prompt(
+    tmp_path: Path, form: str, answer: list[dict[str, Any]], written: Callable[[Any], Any]
+) -> None:
+    row = in_format(form, written([*CHAT, *answer]))
     assert list(one(write(tmp_path / "a.jsonl", [row])).messages) == CHAT
+
+
+def test_an_answer_is_no_part_of_a_prompt_in_a_named_column(tmp_path: Path) -> None:
+    [prompt] = mapped(write(tmp_path / "a.jsonl", [{"q": [*CHAT, ANSWER], "a": 180}]), prompt="q", gold="a")
+    assert isinstance(prompt, Prompt) and list(prompt.messages) == CHAT
+
+
+@pytest.mark.parametrize("text", ["[1, 2] has how many entries?", "[1, 2]", '[{"a": 1}]', "[" * 100_000, "[{"])
+def test_a_text_that_is_no_conversation_stays_a_text(tmp_path: Path, text: str) -> None:
+    prompt = one(write(tmp_path / "a.jsonl", [{"prompt": text, "answer": "2"}]))
+    assert prompt.messages == ({"role": "user", "content": text},)
+
+
+def test_objects_as_json_text(tmp_path: Path) -> None:
+    row = ROWS["verl gsm8k"][1]
+    texts = {name: json.dumps(value) if name != "data_source" else value for name, value in row.items()}
+    assert one(write(tmp_path / "texts.jsonl", [texts])) == one(write(tmp_path / "values.jsonl", [row]))
+    [bad] = read(write(tmp_path / "a.jsonl", [{**row, "reward_model": "[1]"}]))
+    assert isinstance(bad, BadRow) and "reward_model must hold ground_truth, found '[1]'" in bad.detail
+
+
+def test_the_parts_of_a_message_are_one_text(tmp_path: Path) -> None:
+    parts = [{"type": "text", "text": "What is ", "image": None}, {"type": "text", "text": "12 · 15?"}]
+    row = {"prompt": [{"role": "user", "content": parts, "tool_calls": None}], "answer": "180"}
+    assert list(one(write(tmp_path / "a.jsonl", [row])).messages) == [USER]
 
 
 @pytest.mark.parametrize("index", [7, "9a-b", None])
@@ -188,6 +243,10 @@ def test_verl_rows_of_any_index_are_told_apart_by_content(tmp_path: Path, index:
         ({"messages": "[{", "ground_truth": "1"}, "no_prompt", "messages must be a list, or one as JSON"),
         ({"messages": [{"role": "system", "content": "x"}], "ground_truth": "1"}, "no_prompt", "found ['system']"),
         ({"question": "?", "answer": None}, "no_gold", "found None"),
+        ({"prompt": [USER, CALL, USER], "answer": 1}, "no_prompt", "without tool calls, found {'role': 'assistant'"),
+        ({"prompt": [{"role": "human", "content": "?"}, USER], "answer": 1}, "no_prompt", "found 'human'"),
+        ({"prompt": [{"role": "user", "content": [{"type": "image"}]}], "answer": 1}, "no_prompt", "{'type': 'image'}"),
+        ({"prompt": str([USER]), "answer": 1}, "no_prompt", "which Python's str() is not"),
     ],
 )
 def test_a_bad_row_says_value_and_rule(tmp_path: Path, row: dict[str, Any], reason: str, said: str) -> None:
@@ -260,6 +319,17 @@ def test_csv(tmp_path: Path) -> None:
     assert isinstance(short, BadRow) and short.reason == "not_csv" and "1 values for 2 columns" in short.detail
     assert isinstance(umlaut, Prompt) and umlaut.gold == "2ä"
     assert isinstance(torn, BadRow) and torn.reason == "not_csv" and "unexpected end of data" in torn.detail
+
+
+def test_a_csv_quote_that_is_never_closed_is_named(tmp_path: Path) -> None:
+    rows = "".join(f"{i}?,{i}\n" for i in range(2000))
+    (tmp_path / "a.csv").write_text(f'question,answer\n"torn,3\n{rows}')
+    with pytest.raises(ValueError, match=r"a quote is opened in the row of line 2 and never closed.*up to 2002"):
+        read(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_text('question,answer\n1?,1\n"torn,3\n2?,2\nwhat is "so"?,4\n5?,5\n')
+    first, bad, last = read(tmp_path / "a.csv")
+    assert isinstance(first, Prompt) and isinstance(last, Prompt) and last.gold == "5"
+    assert isinstance(bad, BadRow) and bad.detail.endswith("in lines 3 to 5")
 
 
 def test_a_csv_value_that_is_not_utf8_is_one_bad_row(tmp_path: Path) -> None:

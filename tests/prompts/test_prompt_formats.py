@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,22 @@ def test_gsm8k(tmp_path: Path) -> None:
     assert prompt == Prompt("gsm8k", ({"role": "user", "content": "How much?"},), "1080", "math")
 
 
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ("#### (1,2)", "(1,2)"),
+        ("#### 1,2", "1,2"),
+        ("#### -$1,234,567.50", "-1234567.50"),
+        ("#### 5$", "5"),
+        ("####: 7\nThat is all.", "7"),
+        ("#### 1\n#### 2", "2"),
+    ],
+)
+def test_golds_of_gsm8k(tmp_path: Path, answer: str, gold: str) -> None:
+    prompt = one(write(tmp_path / "a.jsonl", [{**GSM8K, "answer": answer, "data_source": "mine"}]))
+    assert (prompt.gold, prompt.data_source) == (gold, "mine")
+
+
 def test_verl(tmp_path: Path) -> None:
     prompt = one(write(tmp_path / "train.jsonl", [VERL]))
     assert prompt == Prompt("math_dapo", tuple(VERL["prompt"]), "2", "math", extra=VERL["extra_info"])
@@ -53,6 +70,19 @@ def test_trl(tmp_path: Path, gold_column: str, source_column: str | None) -> Non
     assert prompt == Prompt(source, ({"role": "user", "content": "1+1?"},), "2", "math")
 
 
+@pytest.mark.parametrize(
+    ("row", "gold"),
+    [
+        ({"solution": "One and one make two.", "answer": "2"}, "2"),
+        ({"ground_truth": "2", "answer": "two", "solution": "3"}, "2"),
+        ({"ground_truth": "", "answer": " ", "solution": "2"}, "2"),
+        ({"ground_truth": None, "answer": [], "solution": "2"}, "2"),
+    ],
+)
+def test_trl_takes_the_first_gold_that_is_not_blank(tmp_path: Path, row: dict[str, Any], gold: str) -> None:
+    assert one(write(tmp_path / "a.jsonl", [{"prompt": "1+1?", **row}])).gold == gold
+
+
 def test_trl_messages(tmp_path: Path) -> None:
     prompt = one(write(tmp_path / "a.jsonl", [{"prompt": VERL["prompt"], "solution": "2"}]))
     assert prompt.messages == tuple(VERL["prompt"])
@@ -65,6 +95,7 @@ def test_trl_messages(tmp_path: Path) -> None:
         (r"so \boxed{\frac{1}{2}}.", r"\frac{1}{2}"),
         ("$x^2$", "x^2"),
         ("two\n#### 2", "2"),
+        ("two\n#### 2\nThat was easy.", "2"),
         ("1,080", "1,080"),
         ("$$x^2$$", "x^2"),
         (r"$\$5$", r"\$5"),
@@ -76,7 +107,7 @@ def test_golds_are_bared(gold: str, answer: str) -> None:
 
 
 def test_options(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.jsonl", [{**VERL, "prompt": [*VERL["prompt"], {"role": "assistant", "content": "Hm"}]}])
+    path = write(tmp_path / "a.jsonl", [{**VERL, "prompt": [*VERL["prompt"], {"role": "system", "content": "Hm"}]}])
     prompt = one(path, suffix="\nBox it.", verifier="exact")
     assert [m["content"] for m in prompt.messages] == ["Be brief.", "1+1?\nBox it.", "Hm"]
     assert prompt.verifier == "exact"
@@ -96,6 +127,7 @@ def test_exact_leaves_the_gold_as_it_is(tmp_path: Path) -> None:
         (b'{"question": ', "not_json"),
         (b'{"question": NaN}', "not_json"),
         (b"[" * 100_000 + b'"question"', "not_json"),
+        (b'{"question": "?", "answer": "#### 1", "answer": "#### 2"}', "not_json"),
         (b'["question", "answer"]', "not_object"),
         ({**GSM8K, "question": " "}, "no_prompt"),
         ({**GSM8K, "question": None}, "no_prompt"),
@@ -104,7 +136,8 @@ def test_exact_leaves_the_gold_as_it_is(tmp_path: Path) -> None:
         ({**GSM8K, "answer": "42 ####"}, "no_gold"),
         ({**TRL, "solution": None}, "no_gold"),
         ({**TRL, "solution": True}, "no_gold"),
-        ({**TRL, "solution": ["2"]}, "no_gold"),
+        ({**TRL, "solution": ["2", "3"]}, "no_gold"),
+        ({**TRL, "solution": []}, "no_gold"),
         ({**TRL, "solution": r"\boxed{2"}, "unparseable_gold"),
         ({**TRL, "prompt": 5}, "no_prompt"),
         ({**TRL, "prompt": []}, "no_prompt"),
@@ -112,6 +145,9 @@ def test_exact_leaves_the_gold_as_it_is(tmp_path: Path) -> None:
         ({**TRL, "prompt": [{"role": "system", "content": "x"}]}, "no_prompt"),
         ({**TRL, "prompt": [{"content": "x"}]}, "no_prompt"),
         ({**TRL, "prompt": [{"role": "user", "content": [{"type": "image"}]}]}, "no_prompt"),
+        ({**TRL, "prompt": [{"role": "User", "content": "x"}]}, "no_prompt"),
+        ({**TRL, "prompt": [{"role": "user", "content": "x"}, {"role": "tool", "content": "y"}]}, "no_prompt"),
+        ({**TRL, "prompt": "[{'role': 'user', 'content': 'x'}]"}, "no_prompt"),
         ({**VERL, "data_source": ""}, "no_data_source"),
         ({**VERL, "reward_model": None}, "no_gold"),
         ({**VERL, "reward_model": {"ground_truth": ""}}, "no_gold"),
@@ -191,10 +227,57 @@ def test_a_number_that_is_missing_is_no_gold(tmp_path: Path) -> None:
         pa.table({"prompt": ["1?", "2?", "3?"], "answer": [1.0, math.nan, math.inf]}), tmp_path / "a.parquet"
     )
     good, *missing = read(tmp_path / "a.parquet")
-    assert isinstance(good, Prompt) and good.gold == "1.0"
+    assert isinstance(good, Prompt) and good.gold == "1"
     for bad in missing:
         assert isinstance(bad, BadRow) and bad.reason == "no_gold"
     assert "found nan" in str(missing[0])
+
+
+@pytest.mark.parametrize(
+    ("values", "gold"),
+    [
+        (pa.array([18.0]), "18"),
+        (pa.array([-0.5]), "-0.5"),
+        (pa.array([1e300]), "1e+300"),
+        (pa.array([0.1], pa.float32()), "0.1"),
+        (pa.array([Decimal("18.00")]), "18"),
+        (pa.array([Decimal("100")]), "100"),
+        (pa.array([Decimal("0.50")]), "0.5"),
+        (pa.array([["18"]]), "18"),
+        (pa.array([[0.1]], pa.list_(pa.float32())), "0.1"),
+        (pa.array(["18.0"]), "18.0"),
+    ],
+)
+def test_numbers_are_golds_as_one_writes_them(tmp_path: Path, values: pa.Array, gold: str) -> None:
+    pq.write_table(pa.table({"prompt": ["?"], "answer": values}), tmp_path / "a.parquet")
+    assert one(tmp_path / "a.parquet").gold == gold
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pa.array([10**14], pa.int64()).cast(pa.timestamp("s")),
+        pa.array([10**14], pa.int64()).cast(pa.timestamp("s", "UTC")),
+        pa.array([0], pa.int64()).cast(pa.timestamp("us", "Foo/Bar")),
+        pa.array([1], pa.int64()).cast(pa.timestamp("ns")),
+        pa.array([10**8], pa.int32()).cast(pa.date32()),
+        pa.array([1], pa.int64()).cast(pa.time64("ns")),
+        pa.array([10**15], pa.int64()).cast(pa.duration("s")),
+    ],
+    ids=lambda times: str(times.type),
+)
+def test_times_that_python_cannot_hold_end_no_ingest(tmp_path: Path, times: pa.Array) -> None:
+    info = pa.StructArray.from_arrays([times, pa.array([[0.1]], pa.list_(pa.float32()))], names=["at", "scores"])
+    table = pa.Table.from_pylist([VERL]).drop(["extra_info"])
+    table = table.append_column("extra_info", info).append_column("list", pa.array([[times[0]]], pa.list_(times.type)))
+    pq.write_table(table.append_column("at", times), tmp_path / "a.parquet")
+    extra = one(tmp_path / "a.parquet").extra
+    assert isinstance(extra["at"], str) and extra["scores"] == [0.1]
+
+
+@pytest.mark.parametrize("number", [10**400, -7])
+def test_whole_numbers_are_golds_of_any_size(tmp_path: Path, number: int) -> None:
+    assert one(write(tmp_path / "a.jsonl", [{"prompt": "?", "answer": number}])).gold == str(number)
 
 
 def test_a_lone_surrogate_beside_the_prompt_is_replaced(tmp_path: Path) -> None:
@@ -224,7 +307,7 @@ def test_the_wrong_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_named_format_is_used(tmp_path: Path) -> None:
-    row = {**GSM8K, "prompt": "1+1?", "solution": "2"}
+    row = {**GSM8K, "prompt": "1+1?", "ground_truth": "2"}
     path = write(tmp_path / "a.jsonl", [row])
     assert one(path, format="trl").gold == "2"
     assert one(path, format="gsm8k").gold == "1080"
@@ -237,6 +320,7 @@ def test_a_named_format_is_used(tmp_path: Path) -> None:
         ("a.parquet", b"not Parquet", "not readable as Parquet"),
         ("a.json", b"{", r"name it \.jsonl"),
         ("a.json", b"\xff", "not readable as JSON"),
+        ("a.json", b'[{"question": {"a": 1, "a": 2}}]', "an object names 'a' twice"),
         ("a.json", b"{}", "must be a list of objects, found dict"),
         ("a.jsonl", None, "no such file"),
     ],
@@ -247,6 +331,13 @@ def test_unreadable_files(tmp_path: Path, name: str, content: bytes | None, rule
     with pytest.raises(ValueError, match=rule) as caught:
         read(tmp_path / name)
     assert str(tmp_path / name) in str(caught.value)
+
+
+def test_parquet_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    columns = [pa.array([value]) for value in ("?", "1", "2")]
+    pq.write_table(pa.Table.from_arrays(columns, names=["prompt", "answer", "answer"]), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"a\.parquet: each column must have its own name; more than one is answer"):
+        read(tmp_path / "a.parquet")
 
 
 def test_a_parquet_file_damaged_in_the_middle(tmp_path: Path) -> None:

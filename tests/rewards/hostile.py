@@ -45,6 +45,40 @@ import me
     "a crash in C": "import ctypes\nctypes.string_at(0)",
 }
 
+LITTER = {
+    "files and links": """
+import os
+open("a", "w").write("x")
+open(b"\\xff" * 255, "w").close()
+os.symlink("/tmp", "self"); os.symlink("/", "root"); os.symlink("nowhere", "dangling")
+os.link("a", "b"); os.mkfifo("f")
+""",
+    "nobody may look": """
+import os
+os.makedirs("a/b/c"); open("a/b/file", "w").close()
+os.chmod("a/b/file", 0); os.chmod("a/b/c", 0); os.chmod("a/b", 0); os.chmod("a", 0)
+try: os.chmod("/tmp", 0)
+except OSError: pass
+""",
+    "deeper than a path": """
+import os
+for _ in range(20_000):
+    os.mkdir("d" * 200); os.chdir("d" * 200)
+open("bottom", "w").close()
+""",
+    "many": """
+import os
+for i in range(200):
+    os.mkdir(str(i))
+    for j in range(200): open(f"{i}/{j}", "w").close()
+""",
+    "full": """
+try:
+    while True: open(str(len(os.listdir())), "w").write("x" * 2**19)
+except OSError: pass
+""",
+}
+
 SLOW = {
     "sleeps": "import time\ntime.sleep(1000)",
     "closes its output and sleeps": "import os, time\nos.close(1)\ntime.sleep(1000)",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline_lib.records import Prompt
-from pipeline_lib.rewards.code_tests import Call, Checks, Script, read_tests, right_value, same_output, same_value
+from pipeline_lib.rewards.code_tests import Call, Checks, Script, read_tests, same_output, same_value
 from pipeline_lib.rewards.extract import python_block
 from pipeline_lib.rewards.sandbox.inside import wire
 from pipeline_lib.rewards.sandbox.inside.program import free_names
@@ -65,6 +65,11 @@ def test_subclasses_leave_what_they_override_behind() -> None:
         (["assert f(1)", "assert f(2)"], [Checks("assert f(1)\nassert f(2)")]),
         ({"asserts": ["assert f(1)"], "setup": "x = 1"}, [Checks("x = 1\nassert f(1)")]),
         ({"test": "def check(c): assert c()", "entry_point": "f"}, [Checks("def check(c): assert c()\ncheck(f)")]),
+        (["assert Solution().two(1) == 1"], [Checks("assert two(1) == 1")]),
+        (
+            {"test": "def check(c): assert c()", "entry_point": "Solution().f"},
+            [Checks("def check(c): assert c()\ncheck(f)")],
+        ),
     ],
 )
 def test_shapes(gold: Any, tests: list[Any]) -> None:
@@ -77,6 +82,7 @@ def test_shapes(gold: Any, tests: list[Any]) -> None:
         ("{", "must be JSON"),
         ("7", "must have inputs and outputs"),
         ('{"test": "def check(f): assert f(2, 3) == 8", "entry_point": "pow"}', "'pow' is a builtin of Python"),
+        ('{"test": "def check(f): assert f(g)", "entry_point": "Solution().pow"}', "'pow' is a builtin of Python"),
         ("[]", "must have inputs and outputs"),
         ('{"inputs": [], "outputs": []}', "not empty"),
         ('{"inputs": ["1"], "outputs": ["1", "2"]}', "one length"),
@@ -87,6 +93,11 @@ def test_shapes(gold: Any, tests: list[Any]) -> None:
         ('[{"input": "1"}]', "input and output"),
         ('["f(1)"]', "assert nothing"),
         ('["assert f("]', "no Python"),
+        ('["assert pow(2, 3) == 8", "n = 2", "assert n == 2"]', "use no name of the program's"),
+        ('["s = Solution()", "assert s.two(1)"]', "as Solution().name(...)"),
+        ('[{"input": "' + "[" * 10**5 + '", "output": "1", "fn_name": "f"}]', "nested too deep"),
+        ("[" * 10**5, "nested too deep"),
+        (json.dumps(["assert f(" + "-" * 10**5 + "1)"]), "nested too deep"),
     ],
 )
 def test_a_gold_that_cannot_be_graded_against_says_why(gold: str, problem: str) -> None:
@@ -122,13 +133,29 @@ def test_values() -> None:
     assert same_value([1, [2, "a"]], (1, (2, "a")))
     assert same_value({"1": 0.1}, {1: 0.1 + 1e-9})
     assert not same_value([1], [1, 2]) and not same_value([1], {1}) and not same_value({"a": 1}, {"b": 1})
-    assert right_value([[1, 2]], [1, 2]) and right_value([[1, 2]], [[1, 2]]) and not right_value([1, 2], 1)
+    assert same_value(1, True) and same_value(True, 1) and same_value([1], (1.0,)) and not same_value("1", 1)
 
 
-@given(st.lists(st.sampled_from(["```python", "```", "```py x", "``` ", "a = 1", "  b", ""]), max_size=12))
+def test_a_list_of_one_stands_for_its_value_in_the_shape_of_apps_alone() -> None:
+    def right(value: Any, found: Any) -> bool:
+        [test] = read_tests(json.dumps({"fn_name": "f", "inputs": [[1]], "outputs": [value]}))
+        return isinstance(test, Call) and test.is_right(found)
+
+    assert right([[1, 2]], [1, 2]) and right([[1, 2]], [[1, 2]]) and right([5], 5) and right([5], (5,))
+    assert not right([1, 2], 1) and not right(5, [5]) and not right([], None)
+    [test] = read_tests(json.dumps([{"input": "1", "output": "[5]", "testtype": "functional", "fn_name": "f"}]))
+    assert isinstance(test, Call) and test.is_right([5]) and not test.is_right(5)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["```python", "```", "```py x", "``` ", "````", "~~~py", "~~~", "a = 1", "  b", ""]),
+        max_size=12,
+    )
+)
 def test_any_mix_of_fences_is_safe(lines: list[str]) -> None:
     block = python_block("\n".join(lines))
-    assert block is None or "```" not in block.splitlines()
+    assert block is None or set(block.splitlines()) <= {*lines, ""}
 
 
 @pytest.mark.parametrize(
@@ -139,6 +166,14 @@ def test_any_mix_of_fences_is_safe(lines: list[str]) -> None:
         ("```\n```python\n```\n", None),
         ("```python\na\n```\n```python\nb", ""),
         ("```js\na\n```", None),
+        ('````python\na = """\n```\n"""\n````', 'a = """\n```\n"""\n'),
+        ("~~~python\na\n```\nb\n~~~~", "a\n```\nb\n"),
+        ("```python\na\n~~~\nb\n```", "a\n~~~\nb\n"),
+        ("````\n```python\na\n```\n````", None),
+        ("````python\na\n```", ""),
+        ("Write\n```python print(1)```\nor\n```python\na\n```", "a\n"),
+        ('```python\r\na = "\u2028\x0c"\r\n```', 'a = "\u2028\x0c"\r\n'),
+        ('```python\na = "```"\n```', 'a = "```"\n'),
         ("", None),
     ],
 )
@@ -156,3 +191,18 @@ def check(c, *rest, **more):
 y: int = g.h(lambda z: z)
 """
     assert free_names(source) == {"f", "g"}
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("assert [f for f in range(3)] == f(3)", {"f"}),
+        ("def check(c):\n    result = c()\n    assert result\ncheck(result)", {"result"}),
+        ("def setup():\n    global limit\n    limit = 3\nsetup()\nassert f() < limit", {"f"}),
+        ("class Case:\n    n = f(1)\n    m = n\nassert Case.m", {"f"}),
+        ("for i in range(3):\n    assert (y := f(i)) and y", {"f"}),
+        ("assert all(f(i) == (lambda j: j + i)(1) for i in range(3))", {"f"}),
+    ],
+)
+def test_names_are_free_by_their_scope(source: str, names: set[str]) -> None:
+    assert free_names(source) == names

@@ -61,6 +61,33 @@ def test_a_method_of_a_solution_is_called_with_typing_at_hand() -> None:
     assert grade(CALL, program) == RIGHT
 
 
+@pytest.mark.parametrize(
+    "gold",
+    [
+        {"fn_name": "final", "inputs": [[3]], "outputs": [4]},
+        ["assert Solution().final(3) == 4"],
+        {"test": "def check(candidate):\n    assert candidate(3) == 4", "entry_point": "Solution().final"},
+    ],
+)
+def test_a_method_goes_before_a_name_of_typing_and_has_an_object_of_its_own(gold: Any) -> None:
+    program = "class Solution:\n    n = 0\n    def final(self, a): self.n += 1; return a + self.n"
+    assert grade(gold, program) == RIGHT
+    assert grade(gold, program.replace("+ self", "- self")) == WRONG
+
+
+@pytest.mark.parametrize("gold", [CALL, ASSERTS])
+def test_a_program_may_begin_with_an_import_from_the_future(gold: Any) -> None:
+    assert grade(gold, f"from __future__ import annotations\n{ADD}") == RIGHT
+    assert grade(gold, f'"""Adds."""\nfrom __future__ import annotations\n{ADD}') == RIGHT
+
+
+def test_the_builtins_of_checks_are_pythons_whatever_the_program_defines() -> None:
+    gold = ["assert len(pair(1)) == 2", "assert all(isinstance(n, int) for n in pair(1))"]
+    cheat = "def len(x): return 2\ndef all(x): return True\ndef isinstance(*x): return True\n"
+    assert grade(gold, f"{cheat}def pair(n): return n, n") == RIGHT
+    assert grade(gold, f"{cheat}def pair(n): return [n]") == WRONG
+
+
 def test_checks_have_setup_code_imports_and_expected_exceptions() -> None:
     setup = "import math\nLIMIT = 3\nclass Case:\n    n = 2"
     asserts = [

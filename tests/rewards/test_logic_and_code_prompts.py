@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from pipeline_lib.config import FileSource, ReasoningGymSource, RunConfig
+from pipeline_lib.config import Columns, FileSource, ReasoningGymSource, RunConfig
 from pipeline_lib.config_file import load_config
 from pipeline_lib.prompts.ingest import ingest
 from pipeline_lib.rewards import get_verifier
@@ -59,6 +62,31 @@ def test_code_prompts_are_ingested_and_their_references_pass() -> None:
     for row, prompt in zip(rows, result.prompts.values(), strict=True):
         assert verifier.grade(prompt, f"```python\n{row['reference']}```") == RIGHT
     assert verifier.grade(prompt, "```python\ndef f(): pass\n```") == WRONG
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        ["assert add(1, 2) == 3"],
+        ["assert add(1, 2) == 3", "assert add(0, 0) == 0"],
+        {"setup": "x = 1", "asserts": ["assert add(x, 2) == 3"]},
+        {"fn_name": "add", "inputs": [[1, 2]], "outputs": [3]},
+        [{"input": "1\n2", "output": "3", "fn_name": "add"}],
+        ['["assert add(1, 2) == 3"]'],
+    ],
+)
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_tests_may_be_lists_and_objects(tmp_path: Path, tests: Any, suffix: str) -> None:
+    path, row = tmp_path / f"rows.{suffix}", {"text": "Add.", "tests": tests}
+    if suffix == "parquet":
+        pq.write_table(pa.Table.from_pylist([row]), path)
+    else:
+        path.write_text(json.dumps(row))
+    columns = Columns(prompt="text", gold="tests")
+    [prompt] = ingest([FileSource(path=str(path), columns=columns, verifier="code")], set_name="x").prompts.values()
+    verifier = get_verifier("code")
+    assert verifier.grade(prompt, "```python\ndef add(a, b): return a + b\n```") == RIGHT
+    assert verifier.grade(prompt, "```python\ndef add(a, b): return a - b\n```") == WRONG
 
 
 def test_tests_that_are_none_are_listed_not_graded(tmp_path: Path) -> None:

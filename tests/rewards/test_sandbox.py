@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from hostile import HARMFUL, LOUD, SLOW, SNOOPS
+from hostile import HARMFUL, LITTER, LOUD, SLOW, SNOOPS
 from sandbox_cases import QUICK, all_gone, descendants, run
 
 from pipeline_lib.rewards import get_verifier, sandbox
@@ -93,10 +93,19 @@ def test_a_program_sees_nothing(source: str, monkeypatch: pytest.MonkeyPatch) ->
     assert output.strip() in ("", "{}", "False", "None None None")
 
 
-def test_tests_of_one_program_share_nothing_but_tmp() -> None:
+def test_tests_of_one_program_share_nothing() -> None:
     source = "import sys\nprint(getattr(sys, 'mark', 'clean'))\nsys.mark = 'dirty'"
     with Session(find_way(), QUICK, source) as session:
         assert session.run("") == session.run("") == ("exited", "clean\n")
+
+
+@cases(LITTER)
+def test_each_test_starts_in_an_empty_tmp(source: str) -> None:
+    look = "import os\nif input() == 'look': print(os.getcwd(), os.listdir()); open('new', 'w').close(); exit()\n"
+    with Session(find_way(), dataclasses.replace(QUICK, cpu_seconds=10, wall_seconds=30), look + source) as session:
+        assert session.run("look\n") == ("exited", "/tmp []\n")
+        assert session.run("litter\n") == ("exited", "")
+        assert session.run("look\n") == ("exited", "/tmp []\n")
 
 
 def test_the_time_of_all_tests_has_a_limit() -> None:

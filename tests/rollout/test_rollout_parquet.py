@@ -60,6 +60,12 @@ def test_round_trip_through_a_parquet_file(made: list[RolloutGroup]) -> None:
     assert groups_from_table(table) == made
 
 
+@given(groups(), st.data())
+def test_two_groups_of_one_prompt_stay_two(made: list[RolloutGroup], data: st.DataObject) -> None:
+    again = [group for group in made for _ in range(data.draw(st.integers(1, 3)))]
+    assert groups_from_table(groups_to_table(again)) == again
+
+
 def test_what_the_engine_makes_survives_exactly() -> None:
     params = SamplingParams(n=4, temperature=0.8, max_tokens=10, batch_size=4)
     [completions] = TransformersEngine(tiny_policy()).generate([PROMPTS[0]], params, seed=0)

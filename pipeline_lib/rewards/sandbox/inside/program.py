@@ -6,13 +6,14 @@ ends early changes what it returns, and nothing else.
 
 from __future__ import annotations
 
-import ast
 import atexit
 import builtins
 import os
+import symtable
 import sys
 import types
-from collections.abc import Callable
+import typing
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from . import wire
@@ -33,9 +34,10 @@ def run_to_end(work: Callable[[], None]) -> NoReturn:
         os._exit(code)
 
 
-def run(source: str) -> dict[str, Any]:
-    """Run a program as the main module; its variables."""
+def run(source: str, **given: Any) -> dict[str, Any]:
+    """Run a program as the main module, with these variables at hand; its variables."""
     main = types.ModuleType("__main__")
+    main.__dict__.update(given)
     sys.modules["__main__"] = main
     exec(compile(source, "<program>", "exec"), main.__dict__)
     return main.__dict__
@@ -43,7 +45,7 @@ def run(source: str) -> dict[str, Any]:
 
 def call_once(source: str, name: str, args: list[Any], result: int) -> None:
     """Run a program, call one of its functions, or a method of its `Solution`, and send the value."""
-    variables = run(f"from typing import *\n{source}")
+    variables = run(source, **{name: getattr(typing, name) for name in typing.__all__})
     wire.send(result, wire.encode(_function(variables, name)(*args)))
 
 
@@ -79,19 +81,19 @@ def check(source: str, requests: int, answers: int) -> None:
 
 def free_names(source: str) -> set[str]:
     """The names that a piece of code reads, and neither makes itself nor finds among the builtins."""
-    tree = ast.parse(source)
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    made = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            made.add(node.name)
-        elif isinstance(node, ast.arg):
-            made.add(node.arg)
-        elif isinstance(node, ast.alias):
-            made.add((node.asname or node.name).partition(".")[0])
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            made.add(node.name)
-    return used - made - set(dir(builtins))
+    used, made = set(), set(dir(builtins))
+    for table in _scopes(symtable.symtable(source, "<checks>", "exec")):
+        for symbol in table.get_symbols():
+            if table.get_type() == "module" or symbol.is_global():
+                used |= {symbol.get_name()} if symbol.is_referenced() else set()
+                made |= {symbol.get_name()} if symbol.is_assigned() or symbol.is_imported() else set()
+    return used - made
+
+
+def _scopes(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    yield table
+    for child in table.get_children():
+        yield from _scopes(child)
 
 
 def _run_hooks(work: Callable[[], None]) -> None:
@@ -122,6 +124,5 @@ def _exception(name: Any) -> Exception:
 
 
 def _function(variables: dict[str, Any], name: str) -> Callable[..., Any]:
-    if name not in variables and "Solution" in variables:
-        return getattr(variables["Solution"](), name)
-    return variables[name]
+    solution: Any = variables.get("Solution")
+    return getattr(solution(), name) if hasattr(solution, name) else variables[name]

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import builtins
 import gc
+import itertools
 import os
 import select
 import signal
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -87,6 +89,40 @@ def supervise(settings: dict[str, Any], pipes: Pipes) -> NoReturn:
     os._exit(0)  # an interpreter that is taken apart costs as much as a few tests
 
 
+def clean_tmp() -> None:
+    """Empty /tmp of whatever the last test left there: it has ended, so that nothing changes meanwhile.
+
+    A tree may be deeper than any path or recursion reaches, so directories are moved up before they are emptied.
+    """
+    os.chmod(b"/tmp", 0o1777)
+    while names := _some_of(b"/tmp"):
+        for name in names:
+            path = b"/tmp/" + name
+            if not _is_directory(path):
+                os.unlink(path)
+                continue
+            while inner := _some_of(path):
+                for below in inner:
+                    if _is_directory(path + b"/" + below):
+                        os.rename(path + b"/" + below, b"/tmp/" + os.urandom(16).hex().encode())
+                    else:
+                        os.unlink(path + b"/" + below)
+            os.rmdir(path)
+
+
+def _is_directory(path: bytes) -> bool:
+    """With the right to empty and to move it, where it is one."""
+    found = stat.S_ISDIR(os.lstat(path).st_mode)
+    if found:
+        os.chmod(path, 0o700)
+    return found
+
+
+def _some_of(directory: bytes) -> list[bytes]:
+    with os.scandir(directory) as entries:
+        return [entry.name for entry in itertools.islice(entries, CHUNK)]
+
+
 class Supervisor:
     def __init__(self, limits: dict[str, float], uid: int | None, null: int) -> None:
         self.limits = limits
@@ -100,6 +136,7 @@ class Supervisor:
                 request = wire.receive(requests)
             except EOFError:
                 return
+            clean_tmp()
             if "stdin" in request:
                 report = self.run_script(request["program"], request["stdin"].encode(errors="replace"))
             elif "function" in request:
