@@ -12,6 +12,7 @@ from pipeline_lib.prompts.contamination import HeldOut
 from pipeline_lib.prompts.ingest import ingest
 from pipeline_lib.prompts.prompt_set import PromptSet
 from pipeline_lib.prompts.sources import source_identity
+from tasks.policy import policy_directory
 from tasks.prompt_rows import set_tables
 from tasks.step import Done, Step, Work, Workshop
 
@@ -45,7 +46,7 @@ class IngestPrompts(Step):
         from transformers import AutoTokenizer
 
         prompts = self.run.prompts
-        tokenizer = AutoTokenizer.from_pretrained(self.policy.outputs["path"])
+        tokenizer = AutoTokenizer.from_pretrained(policy_directory(self.root, self.policy.outputs))
         at.reporter.start(self.label, None, "")
         held_out = HeldOut()
         counts: dict[str, Any] = {}

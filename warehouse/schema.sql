@@ -44,7 +44,7 @@ CREATE TABLE IF NOT EXISTS prompt_rejects (
 
 CREATE TABLE IF NOT EXISTS policies (
     policy_id VARCHAR NOT NULL,          -- hash of the weights' bytes
-    path VARCHAR NOT NULL,               -- where the weights lie
+    path VARCHAR NOT NULL,               -- where the weights lie: relative to the root, or elsewhere
     parent_policy_id VARCHAR,            -- the policy that it was trained from; NULL for an initial one
     fingerprint VARCHAR NOT NULL,        -- of the step that wrote the row
     n_parameters BIGINT NOT NULL         -- number of parameters

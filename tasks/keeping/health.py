@@ -13,6 +13,7 @@ from pipeline_lib.parquet import is_whole
 from tasks.keeping.garbage import POLICIES, REMOVED
 from tasks.keeping.inventory import outputs_of_steps, policies, steps_at_work, unfinished_files
 from tasks.locks import interrupted_steps
+from tasks.policy import policy_directory
 from warehouse import Warehouse
 from warehouse.lake import verify_shard
 from warehouse.tables import KEYS
@@ -112,7 +113,7 @@ def _of_policies(warehouse: Warehouse) -> Iterator[Fault]:
 
     rows = warehouse.query(POLICIES).to_pylist()
     for row in rows:
-        path = Path(row["path"])
+        path = policy_directory(warehouse.root, row)
         if not path.exists():
             if row["status"] == "completed":  # an import brings no weights
                 yield Fault("the policy of a complete step is missing", row["path"], AGAIN)

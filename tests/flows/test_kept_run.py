@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from chain_cases import ONE_STAGE, run_chain
 from flow_cases import TIMES, rlsift, rows, write_config
 
+from flows.chain import first_pending
+from flows.runs import config_of
 from pipeline_lib.config import RunConfig
 from pipeline_lib.config_file import load_config
 from tasks.keeping.garbage import find_garbage, remove_garbage
@@ -49,11 +54,39 @@ def test_a_run_that_ended_has_no_faults_and_its_checkpoints_alone_are_of_no_more
     assert (stage / "checkpoints").exists()
 
 
+@pytest.mark.parametrize("whole_paths", [False, True], ids=["", "recorded by an older rlsift"])
+def test_a_copied_root_is_a_root_of_its_own(config: RunConfig, tmp_path: Path, whole_paths: bool) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    shutil.copytree(config.root, first, symlinks=True)
+    if whole_paths:
+        trained = Warehouse(first).query("FROM steps WHERE name = 'train'").to_pylist()
+        for row in trained:
+            outputs = json.loads(row["outputs"])
+            row["outputs"] = json.dumps(outputs | {"path": str(first / outputs["path"])})
+        Warehouse(first).write({"steps": pa.Table.from_pylist(trained)})
+    shutil.copytree(first, second, symlinks=True)
+    shutil.rmtree(first)
+    warehouse, run = Warehouse(second), config.model_copy(update={"root": str(second)})
+    assert list(find_faults(warehouse)) == [] and first_pending(run) is None
+    before = {row["fingerprint"]: row for row in warehouse.query("FROM steps").to_pylist()}
+    run_chain(run)
+    assert {row["fingerprint"]: row for row in warehouse.query("FROM steps").to_pylist()} == before
+    # What is lost is made again from the copy's own weights.
+    [lost] = warehouse.query(
+        "SELECT path FROM shards JOIN run_steps USING (fingerprint) WHERE name = 'evaluate' AND stage = 1"
+    )["path"].to_pylist()
+    content = (second / lost).read_bytes()
+    (second / lost).unlink()
+    run_chain(run)
+    assert (second / lost).read_bytes() == content
+    assert not first.exists() and config_of(warehouse, "tiny").root == str(second)
+
+
 def test_what_was_removed_is_made_again_where_a_run_comes_to_need_it(config: RunConfig, tmp_path: Path) -> None:
     warehouse = Warehouse(Path(config.root))
     expected = [warehouse.query(sql).to_pylist() for sql in FOUND_OUT]
     policy = "SELECT outputs->>'path' AS path FROM steps JOIN run_steps USING (fingerprint) WHERE steps.name = 'train'"
-    weights = Path(warehouse.query(policy)["path"][0].as_py()) / "model.safetensors"
+    weights = warehouse.root / warehouse.query(policy)["path"][0].as_py() / "model.safetensors"
     trained = weights.read_bytes()
     run_chain(config.model_copy(update={"train": config.train.model_copy(update={"learning_rate": 4e-4})}))
     assert all(remove_garbage(warehouse, garbage) for garbage in list(find_garbage(warehouse)))

@@ -71,7 +71,7 @@ def add_step(
         path.mkdir(parents=True)
         save_file({"w": torch.ones(2)}, path / "model.safetensors")
         (path / "config.json").write_text("{}")
-        outputs |= {"path": str(path), "policy_id": policy_id_of(path)}
+        outputs |= {"path": str(path.relative_to(root)), "policy_id": policy_id_of(path)}
         checkpoint = root / f"stages/demo/1-{fingerprint}/checkpoints/step-000001"
         checkpoint.mkdir(parents=True)
         (checkpoint / "state.pt").write_bytes(b"state")

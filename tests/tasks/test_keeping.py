@@ -119,7 +119,7 @@ def test_each_fault_is_named_with_its_place_and_a_remedy(warehouse: Warehouse) -
         ("missing", "lake/rollouts/pool/shard-00000.parquet"),
         ("other bytes than were written", "lake/rollouts/pool/shard-00001.parquet"),
         ("damaged", "lake/scores/score/shard-00000.parquet"),
-        ("a policy with other weights than were saved", str(root / "policies/trained")),
+        ("a policy with other weights than were saved", "policies/trained"),
         ("no record speaks of it", "lake/features/nobody"),
         ("left by a killed writer", "policies/.x.tmp"),
         ("a torn checkpoint", "stages/demo/1-train/checkpoints/step-000002"),
@@ -143,6 +143,22 @@ def test_a_moved_root_keeps_its_policies(warehouse: Warehouse, tmp_path: Path) -
     moved = tmp_path / "moved"
     warehouse.root.rename(moved)
     assert names(Warehouse(moved), find_garbage(Warehouse(moved))) == {"stages/demo/1-train/checkpoints"}
+
+
+@pytest.mark.parametrize("whole_paths", [False, True], ids=["", "recorded by an older rlsift"])
+def test_a_copied_root_has_policies_of_its_own(warehouse: Warehouse, tmp_path: Path, whole_paths: bool) -> None:
+    if whole_paths:
+        older = f"json_object('path', '{warehouse.root}/policies/trained', 'policy_id', outputs->>'policy_id')"
+        trained = warehouse.query(f"SELECT * REPLACE ({older} AS outputs) FROM steps WHERE name = 'train'")
+        warehouse.write({"steps": trained})
+    shutil.copytree(warehouse.root, tmp_path / "copy", symlinks=True)
+    copy = Warehouse(tmp_path / "copy")
+    (warehouse.root / "policies/trained/config.json").write_text('{"other": 1}')
+    assert list(find_faults(copy)) == []
+    shutil.rmtree(warehouse.root)
+    assert list(find_faults(copy)) == []
+    (copy.root / "policies/trained/config.json").write_text('{"other": 1}')
+    assert [fault.what for fault in find_faults(copy)] == ["a policy with other weights than were saved"]
 
 
 def test_two_rows_of_one_key_are_found_in_any_table(warehouse: Warehouse) -> None:
