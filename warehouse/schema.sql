@@ -65,7 +65,7 @@ CREATE TABLE IF NOT EXISTS runs (
 CREATE TABLE IF NOT EXISTS steps (
     fingerprint VARCHAR NOT NULL,        -- hash of name, settings, inputs and contract
     name VARCHAR NOT NULL,               -- ingest, rollouts_train, score, select, train, evaluate, ...
-    status VARCHAR NOT NULL,             -- running, completed, failed
+    status VARCHAR NOT NULL,             -- running, completed, failed, imported, removed (its files)
     settings JSON NOT NULL,              -- its part of the config
     inputs JSON NOT NULL,                -- fingerprints and ids that it read
     outputs JSON,                        -- what it made; NULL until it is completed
