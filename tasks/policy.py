@@ -35,7 +35,11 @@ class ImportPolicy(Step):
         path = materialise_policy(self.run.policy, self.root)
         policy_id = policy_id_of(path)
         n_parameters = count_parameters(path)
-        outputs = {"policy_id": policy_id, "path": path_in_root(self.root, path), "n_parameters": n_parameters}
+        outputs: dict[str, Any] = {
+            "policy_id": policy_id,
+            "path": path_in_root(self.root, path),
+            "n_parameters": n_parameters,
+        }
         return Work(outputs, {"policies": policy_row(policy_id, outputs["path"], None, n_parameters)})
 
     def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:

@@ -95,7 +95,7 @@ class TrainStage(Step):
             at.reporter.say(f"{self.label}: {result.ended_early}.")
         if result.taken_step != result.steps:
             at.reporter.say(f"{self.label}: hands on the policy of step {result.taken_step}, the best in validation.")
-        outputs = {
+        outputs: dict[str, Any] = {
             "policy_id": result.policy_id,
             "path": path_in_root(self.root, policy_directory(self.root, {"path": result.policy_path})),
             "steps": result.steps,
