@@ -192,7 +192,7 @@ class Score(Step):
     def _lake_files(self, fingerprint: str) -> Iterator[Path]:
         from pipeline_lib.influence.job import LakeKind
 
-        for kind in get_args(LakeKind):
+        for kind in ("scores", *get_args(LakeKind)):
             yield from (self.root / "lake" / kind / fingerprint).glob("*.parquet")
 
 

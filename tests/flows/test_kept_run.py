@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 from chain_cases import ONE_STAGE, run_chain
@@ -80,6 +83,64 @@ def test_a_copied_root_is_a_root_of_its_own(config: RunConfig, tmp_path: Path, w
     run_chain(run)
     assert (second / lost).read_bytes() == content
     assert not first.exists() and config_of(warehouse, "tiny").root == str(second)
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def in_duckdb(warehouse: Warehouse, sql: str) -> None:
+    with duckdb.connect(str(warehouse.path)) as connection:
+        connection.execute(sql)
+
+
+def test_every_remedy_that_doctor_names_does_what_it_says(config: RunConfig, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(config.root, root, symlinks=True)
+    warehouse, run = Warehouse(root), config.model_copy(update={"root": str(root)})
+    expected = [warehouse.query(sql).to_pylist() for sql in FOUND_OUT]
+    trained = {row["fingerprint"]: row for row in warehouse.query("FROM steps").to_pylist()}
+    [train], [collected], [ingested], [score] = (
+        [fingerprint for fingerprint, row in trained.items() if row["name"] == name]
+        for name in ("train", "rollouts_train", "ingest", "score")
+    )
+    stage = root / f"stages/tiny/1-{train}"
+    part = root / f"lake/scores/{score}/shard-00001.parquet"
+    damages: list[Callable[[], object]] = [
+        lambda: (root / "reports/tiny.html").unlink(),
+        lambda: flip_a_bit(part),
+        lambda: part.unlink(),
+        lambda: in_duckdb(warehouse, f"DELETE FROM rollout_stats WHERE fingerprint = '{train}' AND step = 2"),
+        lambda: [
+            in_duckdb(warehouse, f"DELETE FROM {table} WHERE fingerprint = '{collected}'")
+            for table in ("rollout_stats", "kept_totals")
+        ],
+        lambda: in_duckdb(warehouse, f"DELETE FROM kept_totals WHERE fingerprint = '{collected}'"),
+        lambda: in_duckdb(warehouse, f"DELETE FROM kept_decisions WHERE fingerprint = '{train}'"),
+        lambda: in_duckdb(warehouse, "DELETE FROM prompts"),
+        lambda: in_duckdb(warehouse, f"UPDATE steps SET outputs = '[]' WHERE fingerprint = '{ingested}'"),
+        lambda: in_duckdb(warehouse, f"UPDATE steps SET status = 'done' WHERE fingerprint = '{score}'"),
+        lambda: flip_a_bit(stage / "records/step-000002/rollouts.parquet"),
+        lambda: shutil.rmtree(stage),
+    ]
+    for damage in damages:
+        damage()
+        faults = list(find_faults(warehouse))
+        assert faults
+        for remedy in {fault.remedy for fault in faults}:
+            sql, asked, _ = remedy.partition(", in DuckDB on warehouse.duckdb")
+            if asked:
+                in_duckdb(warehouse, sql)
+            if removed := re.search(r"remove (\S+) and (\S+):", remedy):
+                for name in removed.groups():
+                    shutil.rmtree(root / name, ignore_errors=True)
+            if "`rlsift run`" in remedy:
+                run_chain(run)
+        assert list(find_faults(warehouse)) == [], faults
+        assert [warehouse.query(sql).to_pylist() for sql in FOUND_OUT] == expected
+    assert {row["fingerprint"] for row in warehouse.query("FROM steps").to_pylist()} == trained.keys()
 
 
 def test_what_was_removed_is_made_again_where_a_run_comes_to_need_it(config: RunConfig, tmp_path: Path) -> None:
