@@ -15,7 +15,9 @@ from tasks.locks import worked_on_by
 from tasks.step import Done, Step
 from warehouse import Warehouse
 
-RECORDED = "SELECT fingerprint, status, outputs, error FROM steps"
+RECORDED = """
+    SELECT fingerprint, status, CASE WHEN json_type(outputs) = 'OBJECT' THEN outputs END AS outputs, error FROM steps
+"""
 PREVIOUS = """
     SELECT run_steps.stage, run_steps.name, fingerprint, contract, settings, inputs
     FROM run_steps JOIN steps USING (fingerprint) WHERE run_id = $1 ORDER BY run_steps.stage, started_at
@@ -74,7 +76,7 @@ class _Planner:
             return Done(causes[0], defaultdict(lambda: causes[0]), cached=False)
         self._origin[step.fingerprint] = place
         row = self.recorded.get(step.fingerprint)
-        outputs = json.loads(row["outputs"]) if row and row["status"] == "completed" else None
+        outputs = json.loads(row["outputs"]) if row and row["status"] == "completed" and row["outputs"] else None
         lost = step.lost_outputs(outputs) if outputs is not None else []
         if outputs is not None and not lost:
             self._origin |= {value: place for value in outputs.values() if isinstance(value, str)}

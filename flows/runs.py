@@ -67,6 +67,6 @@ def record_run(config: RunConfig, status: Status) -> None:
 
 
 def config_of(warehouse: Warehouse, run_id: str) -> RunConfig:
-    """The config under which a run that is known was last worked on."""
+    """The config under which a run that is known was last worked on, its root where the warehouse is now."""
     [row] = warehouse.snapshot_query("SELECT config FROM runs WHERE run_id = $1", [run_id]).to_pylist()
-    return RunConfig.model_validate_json(row["config"])
+    return RunConfig.model_validate_json(row["config"]).model_copy(update={"root": str(warehouse.root)})

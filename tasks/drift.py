@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from pipeline_lib.records import Prompt
+from tasks.policy import policy_directory
 from tasks.rollouts import RolloutStep
 from tasks.step import Done, Step, Work, Workshop, fingerprints
 
@@ -52,7 +53,7 @@ class MeasureDrift(Step):
         n_shards = sum(len(done.outputs["shards"]) for done in (*self.rollouts_train, *self.rollouts_validation))
         at.reporter.start(self.label, n_shards, "shards")
         policy = load_policy(
-            self.policy.outputs["path"],
+            policy_directory(self.root, self.policy.outputs),
             device=resolve_device(self.run.device),
             dtype=getattr(torch, self.run.dtype),
         )

@@ -35,11 +35,15 @@ class ImportPolicy(Step):
         path = materialise_policy(self.run.policy, self.root)
         policy_id = policy_id_of(path)
         n_parameters = count_parameters(path)
-        outputs = {"policy_id": policy_id, "path": str(path), "n_parameters": n_parameters}
-        return Work(outputs, {"policies": policy_row(policy_id, path, None, n_parameters)})
+        outputs: dict[str, Any] = {
+            "policy_id": policy_id,
+            "path": path_in_root(self.root, path),
+            "n_parameters": n_parameters,
+        }
+        return Work(outputs, {"policies": policy_row(policy_id, outputs["path"], None, n_parameters)})
 
     def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
-        return [] if Path(outputs["path"]).exists() else [outputs["path"]]
+        return [] if policy_directory(self.root, outputs).exists() else [outputs["path"]]
 
 
 def _weight_files(source: PolicySource) -> list[Path]:
@@ -53,10 +57,23 @@ def _weight_files(source: PolicySource) -> list[Path]:
             return [Path(path)] if path is not None and Path(path).is_file() else []
 
 
-def policy_row(policy_id: str, path: Path, parent_policy_id: str | None, n_parameters: int) -> pa.Table:
+def path_in_root(root: Path, path: Path) -> str:
+    """As it is recorded: relative to the root, which may be moved or copied, where it is below it."""
+    return str(path.relative_to(root) if path.is_relative_to(root) else path)
+
+
+def policy_directory(root: Path, outputs: Mapping[str, Any]) -> Path:
+    """Where the weights are that the step with these `outputs` has as its result, or should be."""
+    recorded = Path(outputs["path"])
+    # Older runs recorded whole paths, which are those of another root once theirs is moved or copied.
+    own = root / "policies" / recorded.name
+    return own if recorded.parent.name == "policies" and own.is_dir() else root / recorded
+
+
+def policy_row(policy_id: str, path: str, parent_policy_id: str | None, n_parameters: int) -> pa.Table:
     row = {
         "policy_id": policy_id,
-        "path": str(path),
+        "path": path,
         "parent_policy_id": parent_policy_id,
         "n_parameters": n_parameters,
     }

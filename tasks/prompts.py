@@ -15,6 +15,7 @@ from pipeline_lib.prompts.contamination import HeldOut
 from pipeline_lib.prompts.ingest import ingest
 from pipeline_lib.prompts.prompt_set import PromptSet
 from pipeline_lib.prompts.sources import source_identity
+from tasks.policy import policy_directory
 from tasks.prompt_rows import graded_by, set_tables
 from tasks.step import Done, Step, Work, Workshop
 from warehouse import Warehouse
@@ -55,7 +56,7 @@ class IngestPrompts(Step):
         from transformers import AutoTokenizer
 
         prompts = self.run.prompts
-        tokenizer = AutoTokenizer.from_pretrained(self.policy.outputs["path"])
+        tokenizer = AutoTokenizer.from_pretrained(policy_directory(self.root, self.policy.outputs))
         at.reporter.start(self.label, None, "")
         held_out = HeldOut()
         graders: dict[str, tuple[str, Any]] = {}

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from tasks.policy import policy_directory
 from tasks.prompt_rows import load_prompts, load_sets
 from tasks.step import Done, Step, Work, Workshop
 
@@ -37,7 +38,7 @@ class Relate(Step):
         validation = load_sets(at.warehouse, self.ingest, "validation")
         at.reporter.start(self.label, len(pool) + sum(map(len, validation.values())), "prompts")
         policy = load_policy(
-            self.policy.outputs["path"],
+            policy_directory(self.root, self.policy.outputs),
             device=resolve_device(self.run.device),
             dtype=getattr(torch, self.run.dtype),
         )

@@ -14,6 +14,7 @@ from pipeline_lib.atomic import remove_unfinished
 from pipeline_lib.kept import drop_kept
 from pipeline_lib.records import Prompt, RolloutGroup
 from pipeline_lib.selection.diagnosis import DIAGNOSIS_SCHEMA
+from tasks.policy import policy_directory
 from tasks.prompt_rows import load_prompts
 from tasks.rollout_shard import FinishedShard, RolloutShard, roll_out_shard
 from tasks.runners import open_runner
@@ -110,7 +111,7 @@ class RolloutStep(Step):
             generation=self.run.generation,
             phase=self.phase,
             policy_id=self.policy.outputs["policy_id"],
-            policy_path=self.policy.outputs["path"],
+            policy_path=str(policy_directory(self.root, self.policy.outputs)),
             device=self.run.device,
             dtype=self.run.dtype,
         )

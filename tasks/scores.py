@@ -18,6 +18,7 @@ from pipeline_lib.config import Cascade, ExactInfluence, InfluenceSelection
 from pipeline_lib.parquet import is_whole
 from pipeline_lib.selection.diagnosis import DIAGNOSIS_SCHEMA
 from pipeline_lib.selection.top_alpha import number_kept
+from tasks.policy import policy_directory
 from tasks.prompt_rows import set_members
 from tasks.step import Done, Step, Work, Workshop, fingerprints
 
@@ -149,7 +150,7 @@ class Score(Step):
             fingerprint=fingerprint,
             directory=str(directory),
             lake=str(self.root / "lake"),
-            policy_path=self.policy.outputs["path"],
+            policy_path=str(policy_directory(self.root, self.policy.outputs)),
             device=self.run.device,
             dtype=self.run.dtype,
             temperature=self.run.generation.temperature,
@@ -191,7 +192,7 @@ class Score(Step):
     def _lake_files(self, fingerprint: str) -> Iterator[Path]:
         from pipeline_lib.influence.job import LakeKind
 
-        for kind in get_args(LakeKind):
+        for kind in ("scores", *get_args(LakeKind)):
             yield from (self.root / "lake" / kind / fingerprint).glob("*.parquet")
 
 

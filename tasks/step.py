@@ -32,6 +32,10 @@ from warehouse import Warehouse, WarehouseError
 from warehouse.files import exclusive_lock
 
 PUBLISH_EVERY_SECONDS = 30.0
+RECORDED = """
+    SELECT outputs FROM steps
+    WHERE fingerprint = $1 AND status = 'completed' AND json_type(outputs) = 'OBJECT'
+"""
 
 
 @dataclass(frozen=True)
@@ -138,11 +142,7 @@ def recorded(step: Step) -> Done | None:
 
 def _recorded(step: Step) -> tuple[Done | None, list[str]]:
     """The recorded result, and which of its files are lost."""
-    rows = (
-        Warehouse(step.root)
-        .query("SELECT outputs FROM steps WHERE fingerprint = $1 AND status = 'completed'", [step.fingerprint])
-        .to_pylist()
-    )
+    rows = Warehouse(step.root).query(RECORDED, [step.fingerprint]).to_pylist()
     if not rows:
         return None, []
     outputs = json.loads(rows[0]["outputs"])

@@ -17,7 +17,7 @@ from pipeline_lib.tracking.names import metrics_of
 from tasks.errors import StepFailed
 from tasks.live_files import training_directory
 from tasks.log_stream import LogStream
-from tasks.policy import policy_row
+from tasks.policy import path_in_root, policy_directory, policy_row
 from tasks.prompt_rows import load_prompts
 from tasks.step import Done, Step, Work, Workshop, fingerprints
 from tasks.tracking import open_trackers
@@ -66,7 +66,7 @@ class TrainStage(Step):
         return inputs | fingerprints("history", self.history)
 
     def lost_outputs(self, outputs: Mapping[str, Any]) -> list[str]:
-        return [] if Path(outputs["path"]).exists() else [outputs["path"]]
+        return [] if policy_directory(self.root, outputs).exists() else [outputs["path"]]
 
     def left_over(self) -> str:
         steps = [int(path.name.removeprefix("step-")) for path in (self._directory / "checkpoints").glob("step-*")]
@@ -95,9 +95,9 @@ class TrainStage(Step):
             at.reporter.say(f"{self.label}: {result.ended_early}.")
         if result.taken_step != result.steps:
             at.reporter.say(f"{self.label}: hands on the policy of step {result.taken_step}, the best in validation.")
-        outputs = {
+        outputs: dict[str, Any] = {
             "policy_id": result.policy_id,
-            "path": result.policy_path,
+            "path": path_in_root(self.root, policy_directory(self.root, {"path": result.policy_path})),
             "steps": result.steps,
             "taken_step": result.taken_step,
             "ended_early": result.ended_early,
@@ -106,7 +106,7 @@ class TrainStage(Step):
         parent = self.policy.outputs["policy_id"]
         if result.policy_id == parent:  # nothing was learned: no policy may be its own parent
             return Work(outputs)
-        row = policy_row(result.policy_id, Path(result.policy_path), parent, result.n_parameters)
+        row = policy_row(result.policy_id, outputs["path"], parent, result.n_parameters)
         return Work(outputs, {"policies": row})
 
     def _prepare(self, directory: Path, at: Workshop) -> None:
@@ -119,7 +119,7 @@ class TrainStage(Step):
         fingerprints = [done.fingerprint for done in self.history]
         history = at.warehouse.query(HISTORY, {"fingerprints": fingerprints, "selection": self.selection.fingerprint})
         job = TrainJob(
-            policy_path=self.policy.outputs["path"],
+            policy_path=str(policy_directory(self.root, self.policy.outputs)),
             policy_id=self.policy.outputs["policy_id"],
             policies_dir=str(self.root / "policies"),
             seed=self.seed(self.stage),

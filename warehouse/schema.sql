@@ -44,7 +44,7 @@ CREATE TABLE IF NOT EXISTS prompt_rejects (
 
 CREATE TABLE IF NOT EXISTS policies (
     policy_id VARCHAR NOT NULL,          -- hash of the weights' bytes
-    path VARCHAR NOT NULL,               -- where the weights lie
+    path VARCHAR NOT NULL,               -- where the weights lie: relative to the root, or elsewhere
     parent_policy_id VARCHAR,            -- the policy that it was trained from; NULL for an initial one
     fingerprint VARCHAR NOT NULL,        -- of the step that wrote the row
     n_parameters BIGINT NOT NULL         -- number of parameters
@@ -65,7 +65,7 @@ CREATE TABLE IF NOT EXISTS runs (
 CREATE TABLE IF NOT EXISTS steps (
     fingerprint VARCHAR NOT NULL,        -- hash of name, settings, inputs and contract
     name VARCHAR NOT NULL,               -- ingest, rollouts_train, score, select, train, evaluate, ...
-    status VARCHAR NOT NULL,             -- running, completed, failed
+    status VARCHAR NOT NULL,             -- running, completed, failed, imported, removed (its files)
     settings JSON NOT NULL,              -- its part of the config
     inputs JSON NOT NULL,                -- fingerprints and ids that it read
     outputs JSON,                        -- what it made; NULL until it is completed

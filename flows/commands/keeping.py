@@ -67,5 +67,10 @@ def pack_run(console: Console, warehouse: Warehouse, run_id: str, file: Path) ->
 
 
 def unpack_run(console: Console, warehouse: Warehouse, file: Path, name: str | None) -> None:
-    run_id, rows = import_run(warehouse, file, name)
-    console.print(f"{run_id} is in {warehouse.root}: {sum(rows.values()):,} rows of {file}.", soft_wrap=True)
+    done = import_run(warehouse, file, name)
+    console.print(f"{done.run_id} is in {warehouse.root}: {sum(done.rows.values()):,} rows of {file}.", soft_wrap=True)
+    if done.here:
+        console.print(f"Done here, and left as they are: {', '.join(done.here)}.", soft_wrap=True)
+    if done.unfinished:
+        left_out = ", ".join(done.unfinished)
+        console.print(f"Not finished when it was packed: {left_out}. A later export brings them.", soft_wrap=True)

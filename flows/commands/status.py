@@ -15,7 +15,7 @@ from warehouse.warehouse import Query
 
 RUNS = """
     WITH progress AS (
-        SELECT run_id, count_if(status = 'completed') AS steps_done,
+        SELECT run_id, count_if(status IN ('completed', 'imported')) AS steps_done,
                bool_or(status = 'running' AND list_contains({interrupted}, fingerprint)) AS interrupted,
                bool_or(status = 'running' AND NOT list_contains({interrupted}, fingerprint)) AS worked_on
         FROM run_progress GROUP BY ALL

@@ -10,6 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline_lib.parquet import is_whole
+
+TABLES = ("train_steps", "sampler_decisions", "rollout_stats")
+
 
 def finished_steps(directory: Path) -> list[int]:
     """Steps whose records are there, ascending."""
@@ -25,10 +29,18 @@ def drop_records_after(directory: Path, step: int) -> None:
 
 
 def read_step_records(directory: Path, step: int) -> dict[str, pa.Table]:
-    """Rows by warehouse table, without the fingerprint, which the task that launched the worker knows."""
-    path = directory / f"step-{step:06d}"
-    names = ("train_steps", "sampler_decisions", "rollout_stats")
-    return {name: pq.read_table(path / f"{name}.parquet") for name in names}
+    """Rows by warehouse table, without the fingerprint, which the task that launched the worker knows.
+
+    Raises ValueError where a file is not as it was written.
+    """
+    files = {name: directory / f"step-{step:06d}" / f"{name}.parquet" for name in TABLES}
+    for file in files.values():
+        if not is_whole(file):
+            raise ValueError(
+                f"{file} is gone, or its bytes are not those that were written; remove {directory.parent}, and the "
+                "stage is trained from its beginning"
+            )
+    return {name: pq.read_table(file) for name, file in files.items()}
 
 
 def read_train_row(directory: Path, step: int) -> dict[str, Any]:

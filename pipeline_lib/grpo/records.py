@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline_lib.atomic import new_directory, write_text
+from pipeline_lib.parquet import write_marked
 from pipeline_lib.records import RolloutGroup
 from pipeline_lib.rollout import ROLLOUT_ENCODING, groups_to_table, rollout_stats
 
@@ -38,13 +39,11 @@ def write_step_records(
         {"step": step, "position": position, **decision._asdict()} for position, decision in enumerate(batch.decisions)
     ]
     with new_directory(directory / f"step-{step:06d}") as path:
-        pq.write_table(pa.Table.from_pylist([{"step": step, **train_step}]), path / "train_steps.parquet")
-        pq.write_table(pa.Table.from_pylist(decisions, DECISIONS_SCHEMA), path / "sampler_decisions.parquet")
-        pq.write_table(
-            rollout_stats(batch.rolled_out, step=step, phase="train", policy_id=policy_id),
-            path / "rollout_stats.parquet",
-        )
-        pq.write_table(groups_to_table(batch.rolled_out), path / "rollouts.parquet", **ROLLOUT_ENCODING)
+        write_marked(path / "train_steps.parquet", pa.Table.from_pylist([{"step": step, **train_step}]))
+        write_marked(path / "sampler_decisions.parquet", pa.Table.from_pylist(decisions, DECISIONS_SCHEMA))
+        stats = rollout_stats(batch.rolled_out, step=step, phase="train", policy_id=policy_id)
+        write_marked(path / "rollout_stats.parquet", stats)
+        write_marked(path / "rollouts.parquet", groups_to_table(batch.rolled_out), **ROLLOUT_ENCODING)
 
 
 def write_non_finite_batch(directory: Path, step: int, groups: Sequence[RolloutGroup], what: str) -> None:

@@ -1,7 +1,8 @@
 """A run's statistics as one file, for somebody else's warehouse: a zip of Parquet tables and what they are of.
 
 No rollouts, features or weights are in it, so that a step which comes from elsewhere counts as `imported` and never as
-complete: whoever runs its config does it, and writes the same rows.
+complete: whoever runs its config does it, and writes the same rows. Only finished steps are imported: one that goes on
+may yet write other rows in the place of those that it has.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import zipfile
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,17 @@ WHAT_IT_KNEW = """
 """As migration 0004 has it for those that were there already."""
 
 
+@dataclass(frozen=True)
+class Imported:
+    run_id: str
+    rows: dict[str, int]
+    """By table, how many were brought."""
+    unfinished: list[str]
+    """Steps that had not ended there, and are left out."""
+    here: list[str]
+    """Steps that the warehouse has itself, and that stay as they are."""
+
+
 def export_run(warehouse: Warehouse, run_id: str, file: Path) -> dict[str, int]:
     """Write what the newest snapshot knows of the run to `file`; the number of rows of each table."""
     with warehouse.one_snapshot() as query:
@@ -78,34 +91,44 @@ def export_run(warehouse: Warehouse, run_id: str, file: Path) -> dict[str, int]:
     return counts
 
 
-def import_run(warehouse: Warehouse, file: Path, run_id: str | None = None) -> tuple[str, dict[str, int]]:
-    """Add the rows of `file`, the run under its own id or as `run_id`; the id, and the number of rows of each table.
+def import_run(warehouse: Warehouse, file: Path, run_id: str | None = None) -> Imported:
+    """Add the rows of `file`, the run under its own id or as `run_id`.
 
-    Steps that the warehouse has itself stay as they are, with all their rows. Raises WarehouseError for a file that is
-    no export or of a newer schema, for a run of that id with another config, and where a prompt has another gold here.
+    Of two exports of one run the newer tells its state. Steps that the warehouse has itself stay as they are, with all
+    their rows. Raises WarehouseError for a file that is no export or of a newer schema, for a run of that id with
+    another config, and where a prompt has another gold here.
     """
     manifest, tables = _read(file)
     name = _run_name(manifest["run_id"] if run_id is None else run_id, file)
     _refuse_other_golds(warehouse, tables["prompts"], file)
     _refuse_another_config(warehouse, name, tables["runs"], file)
-    known = warehouse.query("SELECT fingerprint FROM steps WHERE status <> $1", [IMPORTED])["fingerprint"]
+    steps = warehouse.query("SELECT fingerprint, status = $1 AS imported FROM steps", [IMPORTED])
+    own = steps.filter(pc.invert(steps["imported"]))["fingerprint"].combine_chunks()
+    finished = tables["steps"].filter(pc.is_valid(tables["steps"]["outputs"]))["fingerprint"].combine_chunks()
+    brought = finished.filter(pc.invert(pc.is_in(finished, own)))
     added = {}
     for table_name, table in tables.items():
         if "run_id" in table.column_names:
             table = _with(table, "run_id", name)
-        if table_name not in ("run_steps", "runs") and "fingerprint" in table.column_names:
-            table = table.filter(pc.invert(pc.is_in(table["fingerprint"], known)))
+        if "fingerprint" in table.column_names:
+            of_steps = pa.concat_arrays([brought, own]) if table_name == "run_steps" else brought
+            table = table.filter(pc.is_in(table["fingerprint"], of_steps))
         if table_name == "steps":
             table = _with(table, "status", IMPORTED)
         added[table_name] = table
-    if warehouse.query("SELECT 1 FROM runs WHERE run_id = $1", [name]).num_rows:
-        del added["runs"]
+    added["runs"] = _newer_row(warehouse, name, added["runs"])
     warehouse.write(added)
     if manifest["schema_version"] < SAYS_WHAT_IT_KNEW:
         selections = added["selections"]["fingerprint"].unique().to_pylist()
         warehouse.write({"selections": warehouse.query(WHAT_IT_KNEW, {"selections": selections})})
     warehouse.publish()
-    return name, {table_name: table.num_rows for table_name, table in added.items()}
+    ended = pa.concat_arrays([finished, steps["fingerprint"].combine_chunks()])
+    return Imported(
+        name,
+        {table_name: table.num_rows for table_name, table in added.items()},
+        unfinished=_places(tables["run_steps"], pc.invert(pc.is_in(tables["run_steps"]["fingerprint"], ended))),
+        here=_places(tables["run_steps"], pc.is_in(tables["run_steps"]["fingerprint"], own)),
+    )
 
 
 def _queries(query: Query) -> dict[str, str]:
@@ -182,6 +205,20 @@ def _refuse_another_config(warehouse: Warehouse, run_id: str, runs: pa.Table, fi
         raise WarehouseError(
             f"{file}: {warehouse.root} has a run {run_id!r} of another config; import it under another name: --as NAME"
         )
+
+
+def _newer_row(warehouse: Warehouse, run_id: str, runs: pa.Table) -> pa.Table:
+    """The row that came, or none where the one that is here is as new. Nobody works here on what came."""
+    [row] = runs.to_pylist()
+    here = warehouse.query("SELECT updated_at FROM runs WHERE run_id = $1", [run_id])["updated_at"].to_pylist()
+    if here and here[0] >= row["updated_at"]:
+        return runs.slice(0, 0)
+    return _with(runs, "status", "waiting") if row["status"] == "running" else runs
+
+
+def _places(run_steps: pa.Table, which: pa.ChunkedArray) -> list[str]:
+    rows = run_steps.filter(which).sort_by([("stage", "ascending"), ("name", "ascending")]).to_pylist()
+    return [f"stage {row['stage']} · {row['name'].replace('_', ' ')}" for row in rows]
 
 
 def _with(table: pa.Table, column: str, value: str) -> pa.Table:

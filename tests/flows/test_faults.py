@@ -108,7 +108,7 @@ def test_training_goes_on_before_a_torn_checkpoint_and_says_so(
     root = Path(config.root)
     [stage] = root.glob("stages/tiny/1-*")
     policy = Warehouse(root).query("SELECT outputs->>'path' AS path FROM steps WHERE name = 'train'")["path"][0].as_py()
-    shutil.rmtree(policy)
+    shutil.rmtree(root / policy)
     (stage / "result.json").unlink()
     last = complete_checkpoints(stage / "checkpoints")[-1]
     truncate(last / file)
@@ -118,7 +118,7 @@ def test_training_goes_on_before_a_torn_checkpoint_and_says_so(
     assert f"checkpoint {last.name} is torn, its files are not those that were saved" in caplog.text
     assert complete_checkpoints(stage / "checkpoints")[-1] == last
     assert attempts(root) == before | {"train": 2}
-    assert (Path(policy) / "model.safetensors").read_bytes() == (
+    assert (root / policy / "model.safetensors").read_bytes() == (
         undisturbed / "policies" / Path(policy).name / "model.safetensors"
     ).read_bytes()
     assert remembered(root) == remembered(undisturbed)

@@ -197,7 +197,7 @@ def test_each_stage_is_evaluated_on_each_set_with_its_own_policy(root: Path) -> 
         assert {row["evaluation_set"]: row["n_prompts"] for row in evaluated} == {"targeted": 8, "untargeted": 6}
     parents = {r["policy_id"]: r["parent_policy_id"] for r in rows(root, "SELECT * FROM policies")}
     assert parents == {policy[0]: None, policy[1]: policy[0], policy[2]: policy[1]}
-    assert all(Path(r["path"]).is_dir() for r in rows(root, "SELECT path FROM policies"))
+    assert all((root / r["path"]).is_dir() for r in rows(root, "SELECT path FROM policies"))
 
 
 # --- the three questions --------------------------------------------------------------------------------

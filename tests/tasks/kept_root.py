@@ -46,10 +46,11 @@ def add_step(
     used: bool = False,
     status: str = "completed",
     inputs: dict[str, str] | None = None,
+    outputs: dict[str, Any] | None = None,
 ) -> None:
-    """With `shards` of rollouts, `parts` of scores, or a trained policy and one checkpoint."""
+    """With `shards` of rollouts, `parts` of scores, or a trained policy and one checkpoint with its step's records."""
     root = warehouse.root
-    outputs: dict[str, Any] = {}
+    outputs = dict(outputs or {})
     tables: dict[str, pa.Table] = {}
     if shards:
         files = [
@@ -71,8 +72,11 @@ def add_step(
         path.mkdir(parents=True)
         save_file({"w": torch.ones(2)}, path / "model.safetensors")
         (path / "config.json").write_text("{}")
-        outputs |= {"path": str(path), "policy_id": policy_id_of(path)}
-        checkpoint = root / f"stages/demo/1-{fingerprint}/checkpoints/step-000001"
+        directory = root / f"stages/demo/1-{fingerprint}"
+        outputs |= {"path": str(path.relative_to(root)), "policy_id": policy_id_of(path)}
+        outputs |= {"directory": str(directory.relative_to(root)), "steps": 1}
+        write_parquet(directory / "records/step-000001/train_steps.parquet", pa.table({"step": [1]}))
+        checkpoint = directory / "checkpoints/step-000001"
         checkpoint.mkdir(parents=True)
         (checkpoint / "state.pt").write_bytes(b"state")
         write_marker(checkpoint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from kept_root import add_step, kept_root
 from warehouse_rows import decision, evaluation, prompt, run, selection, similarity, stats, table, train_step
 
 from tasks.keeping.exchange import MANIFEST, export_run, import_run
+from tasks.keeping.health import find_faults
 from warehouse import Warehouse, WarehouseError
 from warehouse import warehouse as warehouse_module
 
@@ -56,8 +58,8 @@ def content(warehouse: Warehouse) -> dict[str, list[dict[str, Any]]]:
 
 def test_what_arrives_is_the_run_and_all_that_it_found_out(theirs: Warehouse, packed: Path, tmp_path: Path) -> None:
     ours = Warehouse(tmp_path / "ours")
-    name, counts = import_run(ours, packed)
-    assert name == "demo" and counts["rollout_stats"] == 4
+    done = import_run(ours, packed)
+    assert done.run_id == "demo" and done.rows["rollout_stats"] == 4 and done.here == done.unfinished == []
     of_run = {"pool", "score", "train"}
     for table_name, rows in content(theirs).items():
         expected = [
@@ -90,11 +92,40 @@ def test_a_step_that_was_done_here_stays_complete_with_its_own_rows(packed: Path
     ours = Warehouse(tmp_path / "ours")
     add_step(ours, "pool", "rollouts_train", shards=1)
     ours.write({"rollout_stats": table(stats("pool", "p0", 3))})
-    import_run(ours, packed)
+    assert import_run(ours, packed).here == ["stage 0 · rollouts train"]
     status = {row["fingerprint"]: row["status"] for row in content(ours)["steps"]}
     assert status == {"pool": "completed", "score": "imported", "train": "imported"}
     [p0] = [row for row in content(ours)["rollout_stats"] if row["prompt_id"] == "p0"]
     assert p0["n_correct"] == 3
+
+
+def test_of_a_run_that_goes_on_what_is_finished_is_taken_and_a_later_export_brings_the_rest(
+    theirs: Warehouse, packed: Path, tmp_path: Path
+) -> None:
+    steps = theirs.query("FROM steps WHERE fingerprint = 'train'")
+    going_on = {"fingerprint": "train", "status": "running", "outputs": None, "finished_at": None}
+    theirs.write({"steps": table(going_on), "runs": table(run("demo", status="running"))})
+    theirs.publish()
+    export_run(theirs, "demo", tmp_path / "earlier.zip")
+    ended = run("demo", updated_at=datetime(2026, 1, 2, tzinfo=UTC))
+    theirs.write({"steps": steps, "runs": table(ended)})
+    theirs.publish()
+    export_run(theirs, "demo", tmp_path / "later.zip")
+    ours = Warehouse(tmp_path / "ours")
+    assert import_run(ours, tmp_path / "earlier.zip").unfinished == ["stage 1 · train"]
+    early = content(ours)
+    assert [row["status"] for row in early["runs"]] == ["waiting"]
+    assert {row["fingerprint"] for name in ("steps", "run_steps", "train_steps") for row in early[name]} == {
+        "pool",
+        "score",
+    }
+    assert list(find_faults(ours)) == []
+    done = import_run(ours, tmp_path / "later.zip")
+    late = content(ours)
+    assert done.unfinished == [] and late["runs"] == [ended]
+    assert all(row["outputs"] and row["finished_at"] for row in late["steps"]) and len(late["steps"]) == 3
+    assert import_run(ours, tmp_path / "earlier.zip").unfinished == []
+    assert content(ours) == late and list(find_faults(ours)) == []
 
 
 def test_another_run_of_that_name_is_refused_and_another_name_is_taken(packed: Path, tmp_path: Path) -> None:
@@ -103,7 +134,7 @@ def test_another_run_of_that_name_is_refused_and_another_name_is_taken(packed: P
     with pytest.raises(WarehouseError, match=r"has a run 'demo' of another config; .* --as NAME"):
         import_run(ours, packed)
     assert content(ours)["steps"] == []
-    assert import_run(ours, packed, "ada")[0] == "ada"
+    assert import_run(ours, packed, "ada").run_id == "ada"
     assert {row["run_id"] for row in content(ours)["run_steps"]} == {"ada"}
 
 

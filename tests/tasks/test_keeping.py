@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from kept_root import NOW, add_step, kept_root, names
+from warehouse_rows import prompt, source, table
 
 from tasks.keeping.garbage import find_garbage, remove_garbage
 from tasks.keeping.health import find_faults
@@ -119,7 +120,7 @@ def test_each_fault_is_named_with_its_place_and_a_remedy(warehouse: Warehouse) -
         ("missing", "lake/rollouts/pool/shard-00000.parquet"),
         ("other bytes than were written", "lake/rollouts/pool/shard-00001.parquet"),
         ("damaged", "lake/scores/score/shard-00000.parquet"),
-        ("a policy with other weights than were saved", str(root / "policies/trained")),
+        ("a policy with other weights than were saved", "policies/trained"),
         ("no record speaks of it", "lake/features/nobody"),
         ("left by a killed writer", "policies/.x.tmp"),
         ("a torn checkpoint", "stages/demo/1-train/checkpoints/step-000002"),
@@ -127,6 +128,78 @@ def test_each_fault_is_named_with_its_place_and_a_remedy(warehouse: Warehouse) -
         ("recorded as running, and no process works on it", "step"),
     }
     assert all(fault.remedy for fault in find_faults(warehouse))
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def test_what_a_complete_step_has_left_is_missed_and_what_none_has_written_is_named(warehouse: Warehouse) -> None:
+    root = warehouse.root
+    add_step(warehouse, "told", "report", outputs={"path": "reports/demo.html"}, used=True)
+    flip_a_bit(root / "lake/scores/score/shard-00000.parquet")
+    record = root / "stages/demo/1-train/records/step-000001/train_steps.parquet"
+    flip_a_bit(record)
+    for name in ("lake/stray.parquet", "lake/rollouts/stray.parquet", "lake/rollouts/pool/shard-00002.parquet"):
+        shutil.copy(root / "lake/rollouts/pool/shard-00000.parquet", root / name)
+    lost = {
+        ("missing", "reports/demo.html"),
+        ("damaged", "lake/scores/score/shard-00000.parquet"),
+        ("a file that no step has written", "lake/stray.parquet"),
+        ("a file that no step has written", "lake/rollouts/stray.parquet"),
+        ("a file that no step has written", "lake/rollouts/pool/shard-00002.parquet"),
+    }
+    found = {(fault.what, fault.where.split(" ")[0]) for fault in find_faults(warehouse)}
+    assert found == lost | {("damaged", str(record.relative_to(root)))}
+    shutil.rmtree(record.parent)
+    found = {(fault.what, fault.where.split(" ")[0]) for fault in find_faults(warehouse)}
+    assert found == lost | {("missing", str(record.parent.relative_to(root)))}
+    shutil.rmtree(root / "stages")
+    found = {(fault.what, fault.where.split(" ")[0]) for fault in find_faults(warehouse)}
+    assert found == lost | {("missing", "stages/demo/1-train/records")}
+
+
+def test_what_no_run_takes_is_no_fault_when_it_is_gone(warehouse: Warehouse) -> None:
+    add_step(warehouse, "old", "rollouts_train", shards=2)
+    add_step(warehouse, "oldtrain", "train", policy="oldpolicy")
+    for name in ("lake/rollouts/old", "stages/demo/1-oldtrain", "policies/oldpolicy"):
+        shutil.rmtree(warehouse.root / name)
+    assert list(find_faults(warehouse)) == []
+
+
+def test_the_parts_of_scores_of_an_older_rlsift_which_told_of_none_are_no_strays(warehouse: Warehouse) -> None:
+    older = warehouse.query("SELECT * REPLACE ('{\"lake\": []}' AS outputs) FROM steps WHERE name = 'score'")
+    warehouse.write({"steps": older})
+    assert list(find_faults(warehouse)) == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "what", "remedy"),
+    [
+        ("DELETE FROM rollout_stats WHERE prompt_id = 'p1'", "3 rows of rollout_stats, of 4", "`rlsift run`"),
+        ("DELETE FROM kept_totals WHERE prompt_id = 'p1'", "kept_totals tells of 3 rows of rollout_stats, of 4", ""),
+        ("DELETE FROM prompts WHERE prompt_id = 'p1'", "1 of its prompts are gone", "`rlsift run`"),
+        ("UPDATE steps SET status = 'done' WHERE name = 'score'", "the status 'done'", "`rlsift run`"),
+        ("UPDATE steps SET outputs = '[]' WHERE name = 'score'", "complete without a result", "`rlsift run`"),
+        ("UPDATE steps SET outputs = NULL WHERE name = 'score'", "complete without a result", "`rlsift run`"),
+    ],
+)
+def test_records_that_another_program_has_changed_are_named(
+    warehouse: Warehouse, statement: str, what: str, remedy: str
+) -> None:
+    warehouse.write({"prompts": table(prompt("p1")), "prompt_sources": table(source("pool", "p1", 0))})
+    assert list(find_faults(warehouse)) == []
+    with duckdb.connect(str(warehouse.path)) as connection:
+        connection.execute(statement)
+    [fault] = find_faults(warehouse)
+    assert what in fault.what and fault.where and remedy in fault.remedy
+    sql, in_duckdb, _ = fault.remedy.partition(", in DuckDB on warehouse.duckdb")
+    if in_duckdb:
+        with duckdb.connect(str(warehouse.path)) as connection:
+            connection.execute(sql)
+        assert list(find_faults(warehouse)) == []
 
 
 def test_a_missing_policy_is_a_fault_only_where_a_run_has_it(warehouse: Warehouse) -> None:
@@ -143,6 +216,22 @@ def test_a_moved_root_keeps_its_policies(warehouse: Warehouse, tmp_path: Path) -
     moved = tmp_path / "moved"
     warehouse.root.rename(moved)
     assert names(Warehouse(moved), find_garbage(Warehouse(moved))) == {"stages/demo/1-train/checkpoints"}
+
+
+@pytest.mark.parametrize("whole_paths", [False, True], ids=["", "recorded by an older rlsift"])
+def test_a_copied_root_has_policies_of_its_own(warehouse: Warehouse, tmp_path: Path, whole_paths: bool) -> None:
+    if whole_paths:
+        older = f"json_object('path', '{warehouse.root}/policies/trained', 'policy_id', outputs->>'policy_id')"
+        trained = warehouse.query(f"SELECT * REPLACE ({older} AS outputs) FROM steps WHERE name = 'train'")
+        warehouse.write({"steps": trained})
+    shutil.copytree(warehouse.root, tmp_path / "copy", symlinks=True)
+    copy = Warehouse(tmp_path / "copy")
+    (warehouse.root / "policies/trained/config.json").write_text('{"other": 1}')
+    assert list(find_faults(copy)) == []
+    shutil.rmtree(warehouse.root)
+    assert list(find_faults(copy)) == []
+    (copy.root / "policies/trained/config.json").write_text('{"other": 1}')
+    assert [fault.what for fault in find_faults(copy)] == ["a policy with other weights than were saved"]
 
 
 def test_two_rows_of_one_key_are_found_in_any_table(warehouse: Warehouse) -> None:
