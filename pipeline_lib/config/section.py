@@ -38,5 +38,6 @@ def _with_default_type(field: FieldInfo | None, value: Any) -> Any:
 
 
 def config_hash(section: BaseModel) -> str:
-    """16 hex digits that change when any value does."""
-    return hashlib.sha256(json.dumps(section.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()[:16]
+    """16 hex digits that change when any value does but `root`: a run that was moved or imported is still the same."""
+    values = section.model_dump(mode="json", exclude={"root"})
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
