@@ -250,7 +250,8 @@ def _scores(patient: Patient) -> Iterator[Symptom]:
                 what = f"{value:.0%} of {n} prompts score exactly 0{_of(subject)}"
                 cause = "their offline rollouts were all right or all wrong, and have no gradient"
                 yield Symptom(stage, what, cause, "raise offline.samples, or bring prompts of middling difficulty")
-            elif metric == "share_tied" and value > EXPECTED_SKIPS:
+            # Ranks that are fused are alike by swapping, whatever they are ranks of.
+            elif metric == "share_tied" and subject and value > EXPECTED_SKIPS:
                 what = f"{value:.0%} of {n} prompts with a gradient share their score{_of(subject)} with another"
                 cause = "few samples and short completions give the same gradient again and again"
                 yield Symptom(stage, what, cause, "raise offline.samples")

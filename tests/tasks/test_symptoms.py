@@ -157,7 +157,7 @@ def test_few_offline_rollouts_are_a_cause_of_few_skips(tmp_path: Path) -> None:
     ("metric", "subject", "value", "said"),
     [
         ("share_zero", "gsm", 0.9, "90% of 100 prompts score exactly 0 for gsm"),
-        ("share_tied", "", 0.5, "50% of 100 prompts with a gradient share their score with another"),
+        ("share_tied", "gsm", 0.5, "50% of 100 prompts with a gradient share their score for gsm with another"),
         ("effective_prompts", "gsm", 2.0, "2.0 prompts carry the influence for gsm of 100"),
         ("projection_inner_product_mean", "", 0.2, "the projection changes inner products by 0.200 of the lengths"),
         ("identical_samples", "shard 3", 8, "each of the 100 prompts of 1 shards got the same completion 8 times"),
@@ -167,7 +167,7 @@ def test_scores_that_tell_little_are_told_of(
     tmp_path: Path, metric: str, subject: str, value: float, said: str
 ) -> None:
     rows = healthy()
-    rows["diagnoses"] = [fact("select", subject, metric, value, 100)]
+    rows["diagnoses"] = [fact("select", subject, metric, value, 100), fact("select", "", "share_tied", 0.5, 100)]
     [symptom] = symptoms(tmp_path, rows)
     assert symptom.what.startswith(said)
 
