@@ -52,6 +52,7 @@ def _work(step: Step, at: Workshop) -> Work:
         "ranks_id": f"ranks-{step.fingerprint}",
         "path": str(step.root),
         "lake": [],
+        "graded_by": {},
     }
     if not isinstance(step, RolloutStep | TrainStage):
         return Work(outputs)

@@ -11,6 +11,7 @@ import pytest
 from flow_cases import in_this_process
 from warehouse_rows import evaluation, fact, run, step, table
 
+from flows import cli
 from warehouse import Warehouse
 
 NASTY = "[red]a[/b]:cat:"
@@ -37,7 +38,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+    for console in (cli.console, cli.messages):
+        monkeypatch.setattr(console, "_width", 200)  # its setter would stay
 
 
 @pytest.mark.parametrize(
