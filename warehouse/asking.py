@@ -102,6 +102,7 @@ def guarded(snapshot: Path, root: Path, limits: Limits) -> Iterator[duckdb.DuckD
         connection.execute(f"ATTACH {quoted(snapshot)} AS warehouse (READ_ONLY)")
         connection.execute("USE warehouse")
         connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET enable_progress_bar = false")  # it is drawn on stdout wherever __main__ is no file
         connection.execute(f"SET VARIABLE root = {quoted(root)}")
         connection.execute(f"SET temp_directory = {quoted(spill)}")
         connection.execute(f"SET max_temp_directory_size = '{SPILL}'")

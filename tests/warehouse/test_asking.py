@@ -260,3 +260,7 @@ def test_numbers_reach_pandas_and_polars_without_a_copy(warehouse: Warehouse) ->
     assert frame["x"].array.__arrow_array__().chunk(0).buffers()[1].address == address
     polars = pytest.importorskip("polars")
     assert polars.from_arrow(answer)["x"].to_arrow().buffers()[1].address == address
+
+
+def test_no_progress_bar_is_drawn_between_the_rows(warehouse: Warehouse) -> None:
+    assert warehouse.ask("SELECT current_setting('enable_progress_bar') AS bar")["bar"].to_pylist() == [False]
