@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from warehouse import Warehouse
-from warehouse.files import holder
+from warehouse.files import exclusive_lock, holder
 
 RUNNING = "SELECT fingerprint FROM steps WHERE status = 'running'"
 
 
 def lock_path(root: Path, fingerprint: str) -> Path:
     return root / "locks" / fingerprint
+
+
+def one_ingest_at_a_time(root: Path) -> AbstractContextManager[None]:
+    """Around the writing of prompts: what grades those of a run is noted before another ingest may change it."""
+    path = lock_path(root, "ingest")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return exclusive_lock(path, timeout_seconds=float("inf"))
 
 
 def worked_on_by(root: Path, fingerprint: str) -> str | None:

@@ -16,6 +16,7 @@ from pipeline_lib.prompts.ingest import ingest
 from pipeline_lib.prompts.prompt_set import PromptSet
 from pipeline_lib.prompts.sources import source_identity
 from pipeline_lib.records import Prompt
+from tasks.locks import one_ingest_at_a_time
 from warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -64,14 +65,13 @@ def ingest_data(
     fingerprint = hashlib.sha256(identity.encode()).hexdigest()[:16]
     warehouse.root.mkdir(parents=True, exist_ok=True)
     found = ingest([source], set_name="file", held_out=HeldOut(), say=say, scratch=warehouse.root)
-    known = _counts(warehouse, fingerprint) == (
-        found.n_rows - found.n_not_drawn - len(found.rejects),
-        len(found.rejects),
-    )
-    if not known:
-        for tables in set_tables(("file", "file"), found):
-            warehouse.write(tables, fingerprint=fingerprint)
-        warehouse.publish()
+    n_rejects = len(found.rejects)
+    with one_ingest_at_a_time(warehouse.root):
+        known = _counts(warehouse, fingerprint) == (found.n_rows - found.n_not_drawn - n_rejects, n_rejects)
+        if not known:
+            for tables in set_tables(("file", "file"), found):
+                warehouse.write(tables, fingerprint=fingerprint)
+            warehouse.publish()
     return found, known
 
 

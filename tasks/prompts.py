@@ -15,6 +15,7 @@ from pipeline_lib.prompts.contamination import HeldOut
 from pipeline_lib.prompts.ingest import ingest
 from pipeline_lib.prompts.prompt_set import PromptSet
 from pipeline_lib.prompts.sources import source_identity
+from tasks.locks import one_ingest_at_a_time
 from tasks.policy import policy_directory
 from tasks.prompt_rows import graded_by, set_tables
 from tasks.step import Done, Step, Work, Workshop
@@ -55,9 +56,15 @@ class IngestPrompts(Step):
     def work(self, at: Workshop) -> Work:
         from transformers import AutoTokenizer
 
-        prompts = self.run.prompts
         tokenizer = AutoTokenizer.from_pretrained(policy_directory(self.root, self.policy.outputs))
         at.reporter.start(self.label, None, "")
+        with one_ingest_at_a_time(self.root):
+            counts = self._ingest_all(at, tokenizer)
+            return Work({"sets": counts, "graded_by": graded_by(at.warehouse, at.fingerprint)})
+
+    def _ingest_all(self, at: Workshop, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+        """Write all sets; what became of the rows of each."""
+        prompts = self.run.prompts
         held_out = HeldOut()
         graders: dict[str, tuple[str, Any]] = {}
         counts: dict[str, Any] = {}
@@ -86,7 +93,7 @@ class IngestPrompts(Step):
                     f"{name}: {found.n_asked_again:,} prompts ask what another one asks, but for white space, system "
                     "prompt or data source; they are kept. Make their texts alike where they should count once."
                 )
-        return Work({"sets": counts, "graded_by": graded_by(at.warehouse, at.fingerprint)})
+        return counts
 
     def _leave_out_overlong(self, found: PromptSet, name: str, tokenizer: PreTrainedTokenizerBase) -> None:
         from pipeline_lib.policy import encode_messages

@@ -187,11 +187,11 @@ def _run_name(name: Any, file: Path) -> str:
 
 def _refuse_other_golds(warehouse: Warehouse, prompts: pa.Table, file: Path) -> None:
     """Runs that are here go by the prompts that are here: another gold would be theirs too."""
-    here = warehouse.query("SELECT prompt_id, gold, verifier FROM prompts")
+    here = warehouse.query("SELECT prompt_id, gold, verifier, verifier_args FROM prompts")
     for theirs in (
         prompts.select(here.column_names).join(here, "prompt_id", join_type="inner", right_suffix=" here").to_pylist()
     ):
-        for what in ("gold", "verifier"):
+        for what in ("gold", "verifier", "verifier_args"):
             if theirs[what] != theirs[f"{what} here"]:
                 raise WarehouseError(
                     f"{file}: prompt {theirs['prompt_id']} has the {what} {theirs[what]!r}, and "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from pipeline_lib.config import FileSource, Prompts, RunConfig
 from pipeline_lib.prompts import prompt_set
 from tasks import prompt_rows, prompts
 from tasks.errors import StepFailed
+from tasks.locks import one_ingest_at_a_time
 from tasks.progress import LogReporter, use_reporter
 from tasks.prompt_rows import ingest_data, load_prompts
 from tasks.prompts import IngestPrompts
@@ -147,6 +149,17 @@ def test_a_run_grades_by_its_own_golds_whatever_others_ingest(ingest_step: Any, 
     assert "record of what grades the train prompts is gone" in listener.said[0]
     assert not again.cached and again.outputs == done.outputs
     assert {prompt.gold for prompt in load_prompts(warehouse, again, "train")} == {"1"}
+
+
+def test_nobody_changes_golds_between_their_writing_and_the_note_of_them(ingest_step: Any, tmp_path: Path) -> None:
+    warehouse, ended = Warehouse(tmp_path / "root"), Event()
+    data = source(tmp_path / "other.jsonl", ["a?"])
+    other = Thread(target=lambda: (ingest_data(warehouse, data, print), ended.set()))
+    with one_ingest_at_a_time(warehouse.root):
+        other.start()
+        assert not ended.wait(0.5) and not warehouse.path.exists()
+    other.join()
+    assert ended.is_set() and len(contents(warehouse.root)["prompts"]) == 1
 
 
 def test_sets_of_a_run_agree_on_what_grades_a_prompt(ingest_step: Any, tmp_path: Path) -> None:
