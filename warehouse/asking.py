@@ -20,6 +20,8 @@ READS = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
 PIVOT = [duckdb.StatementType.CREATE, duckdb.StatementType.SELECT]
 """What DuckDB makes of a PIVOT without IN: a temporary type, then the query."""
 SPILL = "20GB"
+OF_EVERY_CONNECTION = "SET TimeZone = 'UTC'; SET enable_progress_bar = false;"
+"""The bar is drawn on stdout wherever __main__ is no file."""
 """On disk, of what does not fit into a statement's memory."""
 BATCH_ROWS = 100_000
 WORD = re.compile(r"\w+")
@@ -101,8 +103,7 @@ def guarded(snapshot: Path, root: Path, limits: Limits) -> Iterator[duckdb.DuckD
     with tempfile.TemporaryDirectory(prefix="rlsift-") as spill, duckdb.connect() as connection:
         connection.execute(f"ATTACH {quoted(snapshot)} AS warehouse (READ_ONLY)")
         connection.execute("USE warehouse")
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("SET enable_progress_bar = false")  # it is drawn on stdout wherever __main__ is no file
+        connection.execute(OF_EVERY_CONNECTION)
         connection.execute(f"SET VARIABLE root = {quoted(root)}")
         connection.execute(f"SET temp_directory = {quoted(spill)}")
         connection.execute(f"SET max_temp_directory_size = '{SPILL}'")

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import duckdb
 import pyarrow as pa
 
-from warehouse.asking import DEFAULT_LIMITS, Answer, Limits, Parameters, answered, guarded
+from warehouse.asking import DEFAULT_LIMITS, OF_EVERY_CONNECTION, Answer, Limits, Parameters, answered, guarded
 from warehouse.errors import WarehouseError
 from warehouse.files import clone_file, exclusive_lock, fsync_directory, interrupts_held
 from warehouse.tables import write_rows
@@ -30,13 +30,9 @@ KEEP_RUN_STEPS = """
         list_zip($stages::INTEGER[], $names::VARCHAR[]), struct_pack(stage := stage, name := name)
     )
 """
-SETTINGS = """
-    SET TimeZone = 'UTC';
-    SET enable_progress_bar = false;
-    PRAGMA disable_checkpoint_on_shutdown;
-"""
-"""The bar is drawn wherever __main__ is no file. A checkpoint packs the last block of each changed table anew, half the
-time of a small write; DuckDB makes one when its log comes to 16 MB, `publish` each time."""
+SETTINGS = f"{OF_EVERY_CONNECTION} PRAGMA disable_checkpoint_on_shutdown;"
+"""A checkpoint packs the last block of each changed table anew, half the time of a small write; DuckDB makes one when
+its log comes to 16 MB, `publish` each time."""
 NAMED_QUERIES = {path.stem: path.read_text() for path in sorted((HERE / "queries").rglob("*.sql"))}
 
 logger = logging.getLogger("rlsift.warehouse")

@@ -18,8 +18,10 @@ def _draft(row: Row, stem: str) -> Draft:
     dataset = _only(row.get("dataset"))
     source = dataset if isinstance(dataset, str) and dataset else source_of(row, stem)
     messages = row.get("messages")
-    if isinstance(messages, str) and conversation_in(messages) is None:
-        raise BadRow("no_prompt", f"messages must be a list, or one as JSON, found {short(messages)}")
+    if isinstance(messages, str):
+        messages = conversation_in(messages)
+        if messages is None:
+            raise BadRow("no_prompt", f"messages must be a list, or one as JSON, found {short(row['messages'])}")
     known = not isinstance(dataset, str) or dataset.lower() in MATH_VERIFIERS
     return Draft(
         data_source=source,

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from chain_cases import ONE_STAGE, run_chain
+from damage import flip_a_byte
 from flow_cases import PATIENCE, TIMES, command, environment, rows, write_config
 
 from pipeline_lib.config import RunConfig
@@ -73,12 +74,6 @@ def attempts(root: Path) -> dict[str, int]:
 
 def truncate(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
-
-
-def flip_a_byte(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 3] ^= 0xFF
-    path.write_bytes(content)
 
 
 @pytest.mark.parametrize("damage", [truncate, flip_a_byte, Path.unlink])

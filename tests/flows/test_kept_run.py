@@ -8,10 +8,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pytest
 from chain_cases import ONE_STAGE, run_chain
+from damage import flip_a_byte, in_duckdb
 from flow_cases import TIMES, rlsift, rows, write_config
 
 from flows.chain import first_pending
@@ -85,17 +85,6 @@ def test_a_copied_root_is_a_root_of_its_own(config: RunConfig, tmp_path: Path, w
     assert not first.exists() and config_of(warehouse, "tiny").root == str(second)
 
 
-def flip_a_bit(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 4
-    path.write_bytes(content)
-
-
-def in_duckdb(warehouse: Warehouse, sql: str) -> None:
-    with duckdb.connect(str(warehouse.path)) as connection:
-        connection.execute(sql)
-
-
 def test_every_remedy_that_doctor_names_does_what_it_says(config: RunConfig, tmp_path: Path) -> None:
     root = tmp_path / "root"
     shutil.copytree(config.root, root, symlinks=True)
@@ -110,7 +99,7 @@ def test_every_remedy_that_doctor_names_does_what_it_says(config: RunConfig, tmp
     part = root / f"lake/scores/{score}/shard-00001.parquet"
     damages: list[Callable[[], object]] = [
         lambda: (root / "reports/tiny.html").unlink(),
-        lambda: flip_a_bit(part),
+        lambda: flip_a_byte(part),
         lambda: part.unlink(),
         lambda: in_duckdb(warehouse, f"DELETE FROM rollout_stats WHERE fingerprint = '{train}' AND step = 2"),
         lambda: [
@@ -122,7 +111,7 @@ def test_every_remedy_that_doctor_names_does_what_it_says(config: RunConfig, tmp
         lambda: in_duckdb(warehouse, "DELETE FROM prompts"),
         lambda: in_duckdb(warehouse, f"UPDATE steps SET outputs = '[]' WHERE fingerprint = '{ingested}'"),
         lambda: in_duckdb(warehouse, f"UPDATE steps SET status = 'done' WHERE fingerprint = '{score}'"),
-        lambda: flip_a_bit(stage / "records/step-000002/rollouts.parquet"),
+        lambda: flip_a_byte(stage / "records/step-000002/rollouts.parquet"),
         lambda: shutil.rmtree(stage),
     ]
     for damage in damages:

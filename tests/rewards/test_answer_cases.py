@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from grading import grade, prompt
 
-from pipeline_lib.records import Prompt, Verdict
+from pipeline_lib.records import Verdict
 from pipeline_lib.rewards import get_verifier
 from pipeline_lib.rewards.verifier import RIGHT, UNPARSEABLE, WRONG
 
 Case = tuple[str, str, Verdict]
-
-
-def prompt(gold: str, verifier: str) -> Prompt:
-    return Prompt("test", ({"role": "user", "content": "?"},), gold, verifier)
-
-
-def grade(verifier: str, gold: str, completion: str) -> Verdict:
-    return get_verifier(verifier).grade(prompt(gold, verifier), completion)
 
 
 NUMBERS: list[Case] = [
@@ -68,7 +61,7 @@ NUMBERS: list[Case] = [
 @pytest.mark.parametrize("verifier", ["math", "numeric"])
 @pytest.mark.parametrize(("gold", "completion", "verdict"), NUMBERS)
 def test_numbers_in_boxes(verifier: str, gold: str, completion: str, verdict: Verdict) -> None:
-    assert grade(verifier, gold, completion) == verdict
+    assert grade(gold, completion, verifier) == verdict
 
 
 @pytest.mark.parametrize(
@@ -96,13 +89,38 @@ def test_numbers_in_boxes(verifier: str, gold: str, completion: str, verdict: Ve
     ],
 )
 def test_numeric(gold: str, completion: str, verdict: Verdict) -> None:
-    assert grade("numeric", gold, completion) == verdict
+    assert grade(gold, completion, "numeric") == verdict
 
 
 @pytest.mark.parametrize(
     ("gold", "completion", "verdict"),
     [
         # where the answer stands
+        ("34", r"\boxed{34}" + " and so on" * 100, RIGHT),
+        ("34", r"\boxed{34}, no, \boxed{35}", WRONG),
+        ("34", r"\boxed{34}, no, \boxed{35", UNPARSEABLE),
+        ("34", "34", UNPARSEABLE),
+        ("34", "", UNPARSEABLE),
+        ("34", r"#### 35, that is \boxed{34.0}", RIGHT),
+        ("34", "#### 34 dollars.\nQuestion: 5?", RIGHT),
+        ("34", "#### 34\n" + "and so on" * 100, RIGHT),
+        ("180", r"\boxed{180}", RIGHT),
+        ("1080", "####: $1,080", RIGHT),
+        ("34", "#### 34\nAnswer: 35", RIGHT),
+        ("34", "Answer: 35\nAnswer: $34$", RIGHT),
+        ("0.5", r"\boxed{\frac{1}{2}}", RIGHT),
+        ("-1", r"\boxed{−1}", RIGHT),
+        (r"2\sqrt{3}", r"\fbox{\sqrt{12}}", RIGHT),
+        ("x^2+2x+1", r"\boxed{(x+1)^2}", RIGHT),
+        ("x^2+2x+1", r"\boxed{(x-1)^2}", WRONG),
+        (r"\{1,2\}", r"\boxed{\{2, 1\}}", RIGHT),
+        ("34", r"\boxed{\frac{}{)(}}", UNPARSEABLE),
+        ("Paris", r"\boxed{Sirap}", WRONG),
+        ("Paris", r"\boxed{\text{paris.}}", RIGHT),
+        (r"\text{New York}", "Answer: new york.", RIGHT),
+        ("east", r"\boxed{\text{seat}}", WRONG),
+        ("ab", r"\boxed{ba}", RIGHT),
+        ("x-y-z", r"\boxed{-z+x-y}", RIGHT),
         ("4", "**Answer**: 4", RIGHT),
         ("4", "**Answer:** `4`", RIGHT),
         ("4", "Answer：4", RIGHT),
@@ -193,7 +211,7 @@ def test_numeric(gold: str, completion: str, verdict: Verdict) -> None:
     ],
 )
 def test_math(gold: str, completion: str, verdict: Verdict) -> None:
-    assert grade("math", gold, completion) == verdict
+    assert grade(gold, completion, "math") == verdict
 
 
 @pytest.mark.parametrize(
@@ -218,7 +236,7 @@ def test_math(gold: str, completion: str, verdict: Verdict) -> None:
     ],
 )
 def test_multiple_choice(gold: str, completion: str, verdict: Verdict) -> None:
-    assert grade("multiple_choice", gold, completion) == verdict
+    assert grade(gold, completion, "multiple_choice") == verdict
 
 
 @pytest.mark.parametrize("gold", ["1/0", r"\frac{0}{0}", "nan", "NaN", "null", ")(", "(" * 300 + "1" + ")" * 300])
@@ -231,7 +249,7 @@ def test_a_gold_that_no_answer_can_meet_is_refused(gold: str) -> None:
 )
 def test_a_gold_that_is_its_own_answer_is_taken(gold: str) -> None:
     assert get_verifier("math").gold_problem(prompt(gold, "math")) is None
-    assert grade("math", gold, rf"\boxed{{{gold}}}") == RIGHT
+    assert grade(gold, rf"\boxed{{{gold}}}", "math") == RIGHT
 
 
 @pytest.mark.parametrize("verifier", ["math", "numeric"])

@@ -7,15 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from grading import prompt
 
-from pipeline_lib.records import Prompt, Verdict
+from pipeline_lib.records import Verdict
 from pipeline_lib.rewards import VERIFIERS, get_verifier, symbolic
 from pipeline_lib.rewards.grader import Grader
 from pipeline_lib.rewards.verifier import ERROR, RIGHT, TIMEOUT, UNPARSEABLE, WRONG
-
-
-def prompt(gold: str, verifier: str) -> Prompt:
-    return Prompt("test", ({"role": "user", "content": "?"},), gold, verifier)
 
 
 @pytest.fixture(scope="module")

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
+from grading import grade, prompt
 
-from pipeline_lib.records import Prompt, Verdict
+from pipeline_lib.records import Verdict
 from pipeline_lib.rewards import get_verifier
 from pipeline_lib.rewards.verifier import RIGHT, UNPARSEABLE, WRONG
-
-
-def prompt(gold: str, verifier: str, **args: Any) -> Prompt:
-    return Prompt("test", ({"role": "user", "content": r"Put it in \boxed{34}."},), gold, verifier, args)
-
-
-def grade(gold: str, completion: str, verifier: str, **args: Any) -> Verdict:
-    return get_verifier(verifier).grade(prompt(gold, verifier, **args), completion)
 
 
 @pytest.mark.parametrize(
@@ -61,40 +53,6 @@ def test_numeric_is_exact_unless_told() -> None:
     assert grade("0.5", "1/2", "numeric") == RIGHT
     assert grade("0.1", "0.10000000000000000001", "numeric") == WRONG
     assert grade("0.1", "0.11", "numeric", tolerance=0.01) == RIGHT
-
-
-@pytest.mark.parametrize(
-    ("gold", "completion", "verdict"),
-    [
-        ("34", r"\boxed{34}" + " and so on" * 100, RIGHT),
-        ("34", r"\boxed{34}, no, \boxed{35}", WRONG),
-        ("34", r"\boxed{34}, no, \boxed{35", UNPARSEABLE),
-        ("34", "34", UNPARSEABLE),
-        ("34", "", UNPARSEABLE),
-        ("34", r"#### 35, that is \boxed{34.0}", RIGHT),
-        ("34", "#### 34 dollars.\nQuestion: 5?", RIGHT),
-        ("34", "#### 34\n" + "and so on" * 100, RIGHT),
-        ("180", r"\boxed{180}", RIGHT),
-        ("1080", "####: $1,080", RIGHT),
-        ("34", "#### 34\nAnswer: 35", RIGHT),
-        ("34", "Answer: 35\nAnswer: $34$", RIGHT),
-        ("0.5", r"\boxed{\frac{1}{2}}", RIGHT),
-        ("-1", r"\boxed{−1}", RIGHT),
-        (r"2\sqrt{3}", r"\fbox{\sqrt{12}}", RIGHT),
-        ("x^2+2x+1", r"\boxed{(x+1)^2}", RIGHT),
-        ("x^2+2x+1", r"\boxed{(x-1)^2}", WRONG),
-        (r"\{1,2\}", r"\boxed{\{2, 1\}}", RIGHT),
-        ("34", r"\boxed{\frac{}{)(}}", UNPARSEABLE),
-        ("Paris", r"\boxed{Sirap}", WRONG),
-        ("Paris", r"\boxed{\text{paris.}}", RIGHT),
-        (r"\text{New York}", "Answer: new york.", RIGHT),
-        ("east", r"\boxed{\text{seat}}", WRONG),
-        ("ab", r"\boxed{ba}", RIGHT),
-        ("x-y-z", r"\boxed{-z+x-y}", RIGHT),
-    ],
-)
-def test_math(gold: str, completion: str, verdict: Verdict) -> None:
-    assert grade(gold, completion, "math") == verdict
 
 
 def test_an_answer_is_extracted_once() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pytest
+from damage import flip_a_byte, in_duckdb
 from kept_root import NOW, add_step, kept_root, names
 from warehouse_rows import prompt, source, table
 
@@ -130,18 +130,12 @@ def test_each_fault_is_named_with_its_place_and_a_remedy(warehouse: Warehouse) -
     assert all(fault.remedy for fault in find_faults(warehouse))
 
 
-def flip_a_bit(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 4
-    path.write_bytes(content)
-
-
 def test_what_a_complete_step_has_left_is_missed_and_what_none_has_written_is_named(warehouse: Warehouse) -> None:
     root = warehouse.root
     add_step(warehouse, "told", "report", outputs={"path": "reports/demo.html"}, used=True)
-    flip_a_bit(root / "lake/scores/score/shard-00000.parquet")
+    flip_a_byte(root / "lake/scores/score/shard-00000.parquet")
     record = root / "stages/demo/1-train/records/step-000001/train_steps.parquet"
-    flip_a_bit(record)
+    flip_a_byte(record)
     for name in ("lake/stray.parquet", "lake/rollouts/stray.parquet", "lake/rollouts/pool/shard-00002.parquet"):
         shutil.copy(root / "lake/rollouts/pool/shard-00000.parquet", root / name)
     lost = {
@@ -191,14 +185,12 @@ def test_records_that_another_program_has_changed_are_named(
 ) -> None:
     warehouse.write({"prompts": table(prompt("p1")), "prompt_sources": table(source("pool", "p1", 0))})
     assert list(find_faults(warehouse)) == []
-    with duckdb.connect(str(warehouse.path)) as connection:
-        connection.execute(statement)
+    in_duckdb(warehouse, statement)
     [fault] = find_faults(warehouse)
     assert what in fault.what and fault.where and remedy in fault.remedy
-    sql, in_duckdb, _ = fault.remedy.partition(", in DuckDB on warehouse.duckdb")
-    if in_duckdb:
-        with duckdb.connect(str(warehouse.path)) as connection:
-            connection.execute(sql)
+    sql, asked, _ = fault.remedy.partition(", in DuckDB on warehouse.duckdb")
+    if asked:
+        in_duckdb(warehouse, sql)
         assert list(find_faults(warehouse)) == []
 
 
@@ -235,9 +227,8 @@ def test_a_copied_root_has_policies_of_its_own(warehouse: Warehouse, tmp_path: P
 
 
 def test_two_rows_of_one_key_are_found_in_any_table(warehouse: Warehouse) -> None:
-    with duckdb.connect(str(warehouse.path)) as connection:
-        connection.execute("INSERT INTO shards FROM shards WHERE fingerprint = 'pool' AND shard_index = 1")
-        connection.execute("INSERT INTO runs SELECT runs.* FROM runs, range(2)")
+    in_duckdb(warehouse, "INSERT INTO shards FROM shards WHERE fingerprint = 'pool' AND shard_index = 1")
+    in_duckdb(warehouse, "INSERT INTO runs SELECT runs.* FROM runs, range(2)")
     found = {(fault.what, fault.where) for fault in find_faults(warehouse)}
     assert found == {
         ("2 rows of one key", "shards (fingerprint, shard_index) = (pool, 1)"),
